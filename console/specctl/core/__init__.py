@@ -1,0 +1,1 @@
+"""Value types that every part shares. Imports nothing else of specctl."""
