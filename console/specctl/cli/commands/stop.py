@@ -1,0 +1,104 @@
+"""`specctl stop`, `restart` and `down`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from specctl.cli.commands.up import await_start, wait_target
+from specctl.cli.connect import actor, connect
+from specctl.cli.output import data, data_json, say
+from specctl.cli.progress import Progress
+from specctl.client.blocking import Client
+from specctl.client.waiting import wait_for_state
+from specctl.core.api import StopRequest
+from specctl.core.errors import NoDaemon, SpecctlError, WaitTimeout
+from specctl.core.exitcodes import ExitCode
+from specctl.core.snapshot import DaemonInfo, ServerInfo
+from specctl.core.states import ServerState
+
+DEFAULT_TIMEOUT_S = 300.0
+RESTING = (ServerState.STOPPED, ServerState.FAILED)
+_POLL_S = 0.1
+
+
+def stop(*, drain: float | None, timeout: float, json: bool, socket: str | None) -> int:
+    """Stop the server, the daemon stays. Returns when no process of the server is left."""
+    client = connect(socket)
+    before = client.snapshot()
+    if before.server.state.is_resting:
+        say(f"no server runs: it is {before.server.state}")
+        _show(before.server, json)
+        return int(ExitCode.OK)
+    accepted = client.stop(StopRequest(drain_s=drain, actor=actor()))
+    after = wait_for_state(client, RESTING, timeout, after_event=accepted.after_event, on_snapshot=Progress())
+    _show(after.server, json)
+    return int(ExitCode.OK)
+
+
+def restart(*, drain: float | None, wait: str, timeout: float, json: bool, socket: str | None) -> int:
+    """Stop the server and start it again with the same profile."""
+    target = wait_target(wait)
+    client = connect(socket)
+    before = client.snapshot()
+    accepted = client.restart(StopRequest(drain_s=drain, actor=actor()))
+    after = (
+        await_start(client, target, timeout, after_event=accepted.after_event, new_run_after=before.server.run)
+        if target
+        else client.snapshot()
+    )
+    _show(after.server, json)
+    return int(ExitCode.OK)
+
+
+def down(*, drain: float | None, timeout: float, json: bool, socket: str | None) -> int:
+    """Stop the server, then the daemon; nothing of specctl is left running."""
+    client = connect(socket)
+    try:
+        daemon = client.snapshot().daemon
+        client.shutdown(StopRequest(drain_s=drain, actor=actor()))
+    except NoDaemon as error:
+        if not isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
+            raise
+        say("nothing runs")
+        if json:
+            data_json({"stopped": False})
+        return int(ExitCode.OK)
+    _await_end(client, daemon, time.monotonic() + timeout)
+    if json:
+        data_json({"stopped": True})
+    else:
+        data("the server and the daemon have ended")
+    return int(ExitCode.OK)
+
+
+def _await_end(client: Client, daemon: DaemonInfo, deadline: float) -> None:
+    """Return when the daemon's socket and process are gone. Raises WaitTimeout."""
+    progress = Progress()
+    while time.monotonic() < deadline:
+        try:
+            progress(client.snapshot())
+        except NoDaemon:
+            if not _is_specctl(daemon.pid):
+                return
+        except SpecctlError as error:
+            # The daemon is busy with its end; what counts is whether it comes.
+            say(str(error))
+        time.sleep(_POLL_S)
+    raise WaitTimeout(f"the daemon (pid {daemon.pid}) has not ended", remedy="`specctl status` shows what it waits for")
+
+
+def _is_specctl(pid: int) -> bool:
+    """Whether `pid` is a live process of specctl on this host: a zombie or another program's pid is not."""
+    try:
+        words = (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"specctl" in words
+
+
+def _show(server: ServerInfo, json: bool) -> None:
+    if json:
+        data_json(server)
+    else:
+        data(str(server.state))

@@ -1,0 +1,1 @@
+"""Commands that work without a daemon; the only part of `cli` that may import specctl_launch."""

@@ -1,0 +1,54 @@
+"""Start and stop of a server as plain lines: each change once, nothing that needs a terminal."""
+
+from __future__ import annotations
+
+from specctl.cli.numbers import duration
+from specctl.cli.output import say
+from specctl.core.snapshot import Snapshot, StartStep
+from specctl.core.states import ServerState, StepStatus
+
+
+class Progress:
+    """Give it every snapshot; it says on standard error what is new in it."""
+
+    def __init__(self, run: int | None = None) -> None:
+        self._old_run = run
+        self._state: ServerState | None = None
+        self._steps: dict[str, StepStatus] = {}
+        self._blockers: tuple[str, ...] = ()
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        for line in self.lines(snapshot):
+            say(line)
+
+    def lines(self, snapshot: Snapshot) -> list[str]:
+        server = snapshot.server
+        new = []
+        if server.state is not self._state:
+            # The first state is where the wait began: nobody has to be told.
+            if self._state is not None or not (server.state.is_resting or server.state.is_serving):
+                new.append(f"{server.state}{_reason(server.reason)}")
+            if server.state in (ServerState.PREFLIGHT, ServerState.STARTING) and self._state is ServerState.BACKOFF:
+                self._steps.clear()
+            self._state = server.state
+        if server.state in (ServerState.PREFLIGHT, ServerState.STARTING, ServerState.READY, ServerState.FAILED):
+            new += [line for step in server.steps if (line := self._step(step))]
+        if server.blockers != self._blockers:
+            new += [f"  waits for {blocker}" for blocker in server.blockers if blocker not in self._blockers]
+            self._blockers = server.blockers
+        return new
+
+    def _step(self, step: StartStep) -> str | None:
+        if self._steps.get(step.name) is step.status or step.status is StepStatus.WAITING:
+            return None
+        self._steps[step.name] = step.status
+        detail = f"  {step.detail}" if step.detail else ""
+        if step.status is StepStatus.RUNNING:
+            usual = f"  (usually {duration(step.usual_s)})" if step.usual_s is not None else ""
+            return f"  {step.name:<18}running{usual}{detail}"
+        took = "" if step.seconds is None else f"  {step.seconds:.1f} s"
+        return f"  {step.name:<18}{step.status}{took}{detail}"
+
+
+def _reason(reason: str | None) -> str:
+    return f": {reason}" if reason else ""
