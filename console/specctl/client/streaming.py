@@ -48,7 +48,8 @@ class AsyncClient:
 
     def __init__(self, socket: Path, timeout: float = TIMEOUT_S) -> None:
         self.socket = socket
-        transport = httpx.AsyncHTTPTransport(uds=str(socket))
+        # No kept connections: one that the daemon closed meanwhile would fail the next call.
+        transport = httpx.AsyncHTTPTransport(uds=str(socket), limits=httpx.Limits(max_keepalive_connections=0))
         # trust_env off: a proxy variable of the operator's shell must not redirect a local socket.
         self._http = httpx.AsyncClient(
             transport=transport, base_url="http://specctl", timeout=timeout, trust_env=False, follow_redirects=False
