@@ -69,7 +69,5 @@ def _command_lines(argv: Sequence[str]) -> list[str]:
         if word.startswith("--"):
             groups.append([])
         groups[-1].append(shlex.quote(word))
-    texts = [" ".join(group) for group in groups]
-    return [
-        f"  {'  ' if place else ''}{text}{' \\' if place < len(texts) - 1 else ''}" for place, text in enumerate(texts)
-    ]
+    lines = [f"  {'  ' if place else ''}{' '.join(group)}" for place, group in enumerate(groups)]
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
