@@ -3,6 +3,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from client.contract_daemon import ContractDaemon
 
 

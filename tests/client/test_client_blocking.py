@@ -5,8 +5,8 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from client.contract_daemon import ContractDaemon
 
+from client.contract_daemon import ContractDaemon
 from specctl.client.blocking import Client
 from specctl.client.codec import ApiVersionError
 from specctl.core.api import ModeRequest, NoteRequest, StartRequest, StopRequest
@@ -71,7 +71,7 @@ def test_the_daemons_refusal_keeps_its_class(daemon: ContractDaemon) -> None:
         raise InvalidProfile("profile x: bad", remedy="mend it")
 
     daemon.on["POST /v1/server/start"] = refuse
-    with pytest.raises(InvalidProfile, match="profile x: bad. mend it"):
+    with pytest.raises(InvalidProfile, match=r"profile x: bad\. mend it"):
         Client(daemon.socket).start(StartRequest(profile="x"))
 
 

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,7 +34,7 @@ def test_blocks_of_any_size_give_the_same_messages(cuts: list[int], end: bytes) 
     text = end.join(lines) + end + end
     edges = sorted({0, len(text), *(c for c in cuts if c < len(text))})
     parser = Parser()
-    messages = [m for a, b in zip(edges, edges[1:], strict=False) for m in parser.feed(text[a:b])]
+    messages = [m for a, b in itertools.pairwise(edges) for m in parser.feed(text[a:b])]
     messages += parser.feed(b":")
     assert messages == [Message("event", b'{"a":1}'), Message("message", b"x\ny"), Message("message", b"z")]
     assert parser.last_id == "9"

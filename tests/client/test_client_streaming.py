@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from client.contract_daemon import ContractDaemon
 
+from client.contract_daemon import ContractDaemon
 from specctl.client import streaming
 from specctl.client.codec import ApiVersionError
 from specctl.client.streaming import AsyncClient, Disconnected
@@ -33,7 +33,7 @@ async def test_errors_are_those_of_the_blocking_client(daemon: ContractDaemon) -
     daemon.on["POST /v1/server/start"] = refuse
     daemon.raw["GET /v1/history"] = (200, b"[]")
     async with AsyncClient(daemon.socket) as client:
-        with pytest.raises(Refused, match="read-only. ask"):
+        with pytest.raises(Refused, match=r"read-only\. ask"):
             await client.start(StartRequest(profile="x"))
         with pytest.raises(ApiVersionError):
             await client.history()

@@ -2,8 +2,8 @@ import threading
 from dataclasses import replace
 
 import pytest
-from client.contract_daemon import ContractDaemon, stopped_snapshot
 
+from client.contract_daemon import ContractDaemon, stopped_snapshot
 from specctl.client.blocking import Client
 from specctl.client.waiting import wait_for_flip, wait_for_state
 from specctl.core.errors import NotConfirmed, Refused, ServerFailed, WaitTimeout
@@ -83,7 +83,7 @@ def test_a_flip_that_a_later_one_replaced_is_not_confirmed(daemon: ContractDaemo
 
 def test_a_server_that_dies_ends_the_wait_for_a_flip(daemon: ContractDaemon) -> None:
     once_streaming(daemon, lambda: daemon.set_state(ServerState.FAILED, reason="exit 1", remedy="look"))
-    with pytest.raises(ServerFailed, match="exit 1. look"):
+    with pytest.raises(ServerFailed, match=r"exit 1\. look"):
         wait_for_flip(Client(daemon.socket), daemon.accept(7), PLENTY)
 
 
