@@ -1,0 +1,1 @@
+"""Pure functions: frozen view and size in, lines of roled text out. Nothing here knows textual."""
