@@ -37,7 +37,9 @@ def run(words: Sequence[str]) -> int:
     try:
         code = app(list(words), prog_name="specctl", standalone_mode=False)
     except typer.TyperException as error:
-        raise UsageError(error.format_message().rstrip("."), remedy="Run `specctl --help`") from error
+        context = getattr(error, "ctx", None)
+        command = "specctl" if context is None else context.command_path
+        raise UsageError(error.format_message().rstrip("."), remedy=f"Run `{command} --help`") from error
     except typer.Abort as error:
         raise KeyboardInterrupt from error
     return int(ExitCode.OK) if code is None else int(code)
@@ -174,3 +176,88 @@ def _version(json: Json = False, socket: Socket = None) -> int:
     from specctl.cli.commands.note import version
 
     return version(json=json, socket=socket)
+
+
+@app.command("plan")
+def _plan(
+    profile: Profile,
+    on: Annotated[str, typer.Option("--on", help="Launcher: local.")] = "local",
+    overrides: Overrides = None,
+    json: Json = False,
+) -> int:
+    """Print what a start would do: command line, environment, checks. Starts nothing."""
+    from specctl.cli.offline.plan import plan
+
+    return plan(profile=profile, on=on, overrides=overrides or [], json=json)
+
+
+@app.command("doctor")
+def _doctor(json: Json = False, socket: Socket = None) -> int:
+    """Look at everything that a start needs."""
+    from specctl.cli.offline.doctor import doctor
+
+    return doctor(json=json, socket=socket)
+
+
+profiles = typer.Typer(help="The profiles that can be started.", **_PLAIN)  # type: ignore[arg-type]
+app.add_typer(profiles, name="profiles")
+
+
+@profiles.command("list")
+def _profiles_list(json: Json = False) -> int:
+    """List every profile that has a name."""
+    from specctl.cli.offline.profiles import list_all
+
+    return list_all(json=json)
+
+
+@profiles.command("show")
+def _profiles_show(profile: Profile, json: Json = False) -> int:
+    """Print a profile; with --json every value, defaults included."""
+    from specctl.cli.offline.profiles import show
+
+    return show(profile=profile, json=json)
+
+
+@profiles.command("validate")
+def _profiles_validate(
+    names: Annotated[list[str], typer.Argument(metavar="PROFILE...", help="Names or TOML files.")], json: Json = False
+) -> int:
+    """Check profiles without starting anything."""
+    from specctl.cli.offline.profiles import validate
+
+    return validate(profiles=names, json=json)
+
+
+@profiles.command("schema")
+def _profiles_schema() -> int:
+    """Print the JSON schema of a profile."""
+    from specctl.cli.offline.profiles import schema
+
+    return schema()
+
+
+engine = typer.Typer(help="The environments that run SGLang.", **_PLAIN)  # type: ignore[arg-type]
+app.add_typer(engine, name="engine")
+
+
+@engine.command("install")
+def _engine_install(
+    cpu: Annotated[bool, typer.Option("--cpu", help="An engine for machines without a GPU.")] = False,
+    torch_index: Annotated[str, typer.Option("--torch-index", help="Package index to get torch from.")] = "",
+    torch_version: Annotated[str | None, typer.Option("--torch-version", help="Version of torch.")] = None,
+    sglang: Annotated[str | None, typer.Option("--sglang", help="Version of SGLang.")] = None,
+    json: Json = False,
+) -> int:
+    """Make an engine environment; goes on where an earlier try stopped."""
+    from specctl.cli.offline.engine import install
+
+    return install(cpu=cpu, torch_index=torch_index, torch_version=torch_version, sglang=sglang, json=json)
+
+
+@engine.command("check")
+def _engine_check(json: Json = False) -> int:
+    """Look at the engine environments that are installed."""
+    from specctl.cli.offline.engine import check_engines
+
+    return check_engines(json=json)

@@ -19,24 +19,24 @@ _POLL_S = 0.05
 _LOG_TAIL_BYTES = 8192
 
 
-def ensure_daemon(where: Paths, *, read_only: bool = False) -> tuple[Snapshot, bool]:
-    """The daemon's snapshot, and whether this call started it. Raises NoDaemon when it does not come up."""
-    client = Client(where.socket)
+def live_daemon(client: Client) -> Snapshot | None:
+    """The snapshot of the daemon that runs, or None. Raises what else is wrong with its socket or its answer."""
     try:
-        return client.snapshot(), False
+        return client.snapshot()
     except NoDaemon as error:
-        if not _is_absent(error):
+        if not isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
             raise
+        return None
+
+
+def start_daemon(where: Paths) -> tuple[Snapshot, bool]:
+    """Start the daemon: its first snapshot, and whether it is the one started here (another may have been faster).
+
+    Raises NoDaemon with the last line of its log when it ends at once, WaitTimeout when it does not answer.
+    """
     say("starting the daemon")
-    return _start(where, client, read_only)
-
-
-def _is_absent(error: NoDaemon) -> bool:
-    return isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError)
-
-
-def _start(where: Paths, client: Client, read_only: bool) -> tuple[Snapshot, bool]:
-    process = _spawn(where, read_only)
+    client = Client(where.socket)
+    process = _spawn(where)
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         # Asked before the socket is: a daemon that ended because another was faster is no failure.
@@ -56,9 +56,9 @@ def _start(where: Paths, client: Client, read_only: bool) -> tuple[Snapshot, boo
     )
 
 
-def _spawn(where: Paths, read_only: bool) -> subprocess.Popen[bytes]:
+def _spawn(where: Paths) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "SPECCTL_SOCKET": str(where.socket)}
-    argv = [sys.executable, "-m", "specctl.daemon", *(["--read-only"] if read_only else [])]
+    argv = [sys.executable, "-m", "specctl.daemon"]
     try:
         where.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         with where.daemon_log.open("ab") as log:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 from specctl.client.blocking import Client
 from specctl.core.api import Accepted
-from specctl.core.errors import NotConfirmed, Refused, ServerFailed, WaitTimeout
+from specctl.core.errors import NotConfirmed, Refused, ServerFailed, SpecctlError, WaitTimeout
 from specctl.core.events import Event, EventKind
 from specctl.core.snapshot import Flip, ServerInfo, Snapshot
 from specctl.core.states import FlipState, ServerState
@@ -94,7 +94,8 @@ def wait_for_state(
 
     after_event: the command's `Accepted.after_event`; a resting state from before it does not count as its outcome.
     new_run_after: the run before a restart; a state of that run does not count either. Raises ServerFailed when the
-    server comes to rest (or, waiting for READY, is DEGRADED) without `target`, WaitTimeout after `timeout` seconds.
+    server comes to rest (or, waiting for READY, is DEGRADED) without `target`, Refused when its checks did not let it
+    start, WaitTimeout after `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
     moved_by: int | None = None
@@ -136,6 +137,9 @@ def _check_not_lost(server: ServerInfo, target: Collection[ServerState]) -> None
         raise _failed(server, "the server runs but is DEGRADED")
 
 
-def _failed(server: ServerInfo, what: str) -> ServerFailed:
+def _failed(server: ServerInfo, what: str) -> SpecctlError:
+    if server.state is ServerState.FAILED and server.started_at is None:
+        # No process was ever started: the checks before the start refused it.
+        return Refused(server.reason or what, remedy=server.remedy or "`specctl status` shows the checks")
     why = f": {server.reason}" if server.reason else ""
     return ServerFailed(what + why, remedy=server.remedy or "`specctl logs --tail 50` shows the end of its log")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specctl.cli.connect import actor, locate, parse_overrides, profile_reference
 from specctl.cli.output import clean, data, data_json, is_terminal, say
 from specctl.cli.progress import Progress
-from specctl.cli.spawn import ensure_daemon
+from specctl.cli.spawn import live_daemon, start_daemon
 from specctl.client.blocking import Client
 from specctl.client.waiting import wait_for_state
 from specctl.config.paths import Paths
@@ -18,6 +18,9 @@ from specctl.core.errors import Refused, SpecctlError, UsageError
 from specctl.core.exitcodes import ExitCode
 from specctl.core.snapshot import ServerInfo, Snapshot
 from specctl.core.states import ServerState
+
+if TYPE_CHECKING:
+    from specctl.config.profile import Profile
 
 DEFAULT_TIMEOUT_S = 1800.0
 WAITS: dict[str, Collection[ServerState]] = {
@@ -65,35 +68,35 @@ def wait_target(name: str) -> Collection[ServerState]:
 
 def _bring_up(where: Paths, request: StartRequest, target: Collection[ServerState], timeout: float) -> Snapshot:
     client = Client(where.socket)
-    snapshot, is_ours = ensure_daemon(where)
+    snapshot, is_ours = live_daemon(client), False
+    if snapshot is None:
+        # Loaded here as the daemon will: a mistake in it must not leave a daemon behind that nobody asked for.
+        _load(request, where)
+        snapshot, is_ours = start_daemon(where)
     server = snapshot.server
     after = snapshot.last_event_id
     if server.state.is_resting:
         try:
-            _check_locally(request, where, is_ours)
             after = client.start(request).after_event
         except SpecctlError:
             if is_ours:
-                # Started for this server only, and there will be none.
                 client.shutdown(StopRequest(drain_s=0, actor=request.actor))
             raise
     else:
-        _check_same(server, request)
-        say(f"profile {request.profile} already runs")
+        _check_same(server, request, where)
+        say(f"profile {server.profile} already runs")
     return await_start(client, target, timeout, after_event=after) if target else client.snapshot()
 
 
-def _check_locally(request: StartRequest, where: Paths, is_ours: bool) -> None:
-    """Load the profile here as the daemon will: its one-line refusal is the same, and nothing has started yet."""
-    if is_ours:
-        from specctl.config.load import load_profile
+def _load(request: StartRequest, where: Paths) -> Profile:
+    from specctl.config.load import load_profile
 
-        load_profile(request.profile, request.overrides, where)
+    return load_profile(request.profile, request.overrides, where)
 
 
-def _check_same(server: ServerInfo, request: StartRequest) -> None:
+def _check_same(server: ServerInfo, request: StartRequest, where: Paths) -> None:
     """Raise Refused unless the server that runs is the one that was asked for."""
-    if server.profile not in (request.profile, Path(request.profile).stem):
+    if server.profile != request.profile and server.profile != _load(request, where).name:
         raise Refused(
             f"a server of profile {server.profile} is {server.state}, so {request.profile} cannot start",
             remedy="End it with `specctl stop`, or give this one its own SPECCTL_HOME",
