@@ -124,7 +124,9 @@ def _mode(
 def _logs(
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on as the log grows.")] = False,
     run: Annotated[int | None, typer.Option("--run", min=1, help="A run's number; none: the latest.")] = None,
-    tail: Annotated[int | None, typer.Option("--tail", min=1, help="Only the last lines; default 200.")] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=1, max=5000, help="Only the last lines; default 200.")
+    ] = None,
     since: Annotated[str | None, typer.Option("--since", help="10m, 2h, 14:02 or an ISO time.")] = None,
     grep: Annotated[str | None, typer.Option("--grep", metavar="RE", help="Only lines that match.")] = None,
     json: Json = False,

@@ -11,8 +11,7 @@ from specctl.core.states import ServerState, StepStatus
 class Progress:
     """Give it every snapshot; it says on standard error what is new in it."""
 
-    def __init__(self, run: int | None = None) -> None:
-        self._old_run = run
+    def __init__(self) -> None:
         self._state: ServerState | None = None
         self._steps: dict[str, StepStatus] = {}
         self._blockers: tuple[str, ...] = ()
@@ -25,14 +24,17 @@ class Progress:
         server = snapshot.server
         new = []
         if server.state is not self._state:
-            # The first state is where the wait began: nobody has to be told.
-            if self._state is not None or not (server.state.is_resting or server.state.is_serving):
+            if self._state is None and (server.state.is_resting or server.state.is_serving):
+                # Where the wait began, and the steps that led there: nobody has to be told.
+                self._steps = {step.name: step.status for step in server.steps}
+            else:
                 new.append(f"{server.state}{_reason(server.reason)}")
-            if server.state in (ServerState.PREFLIGHT, ServerState.STARTING) and self._state is ServerState.BACKOFF:
+            if server.state is ServerState.PREFLIGHT or (
+                server.state is ServerState.STARTING and self._state is not ServerState.PREFLIGHT
+            ):
                 self._steps.clear()
             self._state = server.state
-        if server.state in (ServerState.PREFLIGHT, ServerState.STARTING, ServerState.READY, ServerState.FAILED):
-            new += [line for step in server.steps if (line := self._step(step))]
+        new += [line for step in server.steps if (line := self._step(step))]
         if server.blockers != self._blockers:
             new += [f"  waits for {blocker}" for blocker in server.blockers if blocker not in self._blockers]
             self._blockers = server.blockers

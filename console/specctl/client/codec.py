@@ -61,9 +61,10 @@ class _ErrorReply(msgspec.Struct):
 
 def error_of(status: int, data: bytes, what: str) -> SpecctlError:
     """The error that a reply with `status` >= 400 means."""
+    if status in (404, 405):
+        # Every route of this version exists in a daemon of this version.
+        return ApiVersionError(what, f"status {status}")
     try:
         return error_from_body(msgspec.json.decode(data, type=_ErrorReply).error)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        if status in (404, 405, 422):
-            return ApiVersionError(what, f"status {status}")
         return SpecctlError(f"the daemon answered status {status} to {what}", remedy="Its log has the reason")

@@ -74,8 +74,8 @@ def _outcome(flip: Flip) -> Flip:
             raise Refused(f"the server refused mode {flip.to_mode}: {flip.refusal or 'no reason given'}")
         case FlipState.UNCONFIRMED:
             raise NotConfirmed(
-                f"mode {flip.to_mode} was sent but not confirmed by read-back "
-                f"({flip.ranks_confirmed} of {flip.ranks_total or '?'} ranks)",
+                f"mode {flip.to_mode} was sent but not confirmed by read-back: "
+                + (flip.refusal or f"{flip.ranks_confirmed} of {flip.ranks_total or '?'} ranks"),
                 remedy="Run `specctl status` to see what is live before sending it again",
             )
     return flip

@@ -51,11 +51,11 @@ def logs(
 def _rest(client: Client, page: LogPage, grep: str | None, printer: _Printer) -> LogPage:
     """The pages after `page` up to the end that the log has now."""
     while True:
-        following = client.logs(run=page.run, start=page.next_number, grep=grep, limit=PAGE)
-        printer.page(following)
-        if following.next_number <= page.next_number:
-            return following
-        page = following
+        # A page that is not full reached the end; what is written meanwhile is a follower's business.
+        if len(page.lines) < PAGE:
+            return page
+        page = client.logs(run=page.run, start=page.next_number, grep=grep, limit=PAGE)
+        printer.page(page)
 
 
 def _follow(client: Client, page: LogPage, run: int | None, grep: str | None, printer: _Printer) -> None:

@@ -14,7 +14,7 @@ from specctl.client.blocking import Client
 from specctl.client.waiting import wait_for_state
 from specctl.config.paths import Paths
 from specctl.core.api import StartRequest, StopRequest
-from specctl.core.errors import Refused, SpecctlError, UsageError
+from specctl.core.errors import Refused, UsageError
 from specctl.core.exitcodes import ExitCode
 from specctl.core.snapshot import ServerInfo, Snapshot
 from specctl.core.states import ServerState
@@ -73,18 +73,29 @@ def _bring_up(where: Paths, request: StartRequest, target: Collection[ServerStat
         # Loaded here as the daemon will: a mistake in it must not leave a daemon behind that nobody asked for.
         _load(request, where)
         snapshot, is_ours = start_daemon(where)
-    server = snapshot.server
+    try:
+        return _start(client, snapshot, request, where, target, timeout)
+    except (Refused, UsageError):
+        if is_ours:
+            # It was started for this server only, and there will be none.
+            client.shutdown(StopRequest(drain_s=0, actor=request.actor))
+        raise
+
+
+def _start(
+    client: Client,
+    snapshot: Snapshot,
+    request: StartRequest,
+    where: Paths,
+    target: Collection[ServerState],
+    timeout: float,
+) -> Snapshot:
     after = snapshot.last_event_id
-    if server.state.is_resting:
-        try:
-            after = client.start(request).after_event
-        except SpecctlError:
-            if is_ours:
-                client.shutdown(StopRequest(drain_s=0, actor=request.actor))
-            raise
+    if snapshot.server.state.is_resting:
+        after = client.start(request).after_event
     else:
-        _check_same(server, request, where)
-        say(f"profile {server.profile} already runs")
+        _check_same(snapshot.server, request, where)
+        say(f"profile {snapshot.server.profile} already runs")
     return await_start(client, target, timeout, after_event=after) if target else client.snapshot()
 
 
