@@ -1,4 +1,4 @@
-"""The four hook points, on one page.
+"""The five hook points, on one page.
 
 Each is a function that SGLang's hook registry calls around an original; none runs when the patch refused.
 """
@@ -13,7 +13,12 @@ _RESULTS = "sglang.srt.managers.scheduler_components.batch_result_processor.Sche
 CREATE_WORKER = "sglang.srt.speculative.spec_info.SpeculativeAlgorithm.create_worker"
 SET_STATE = f"{_INTERNAL_STATE}.set_internal_state"
 ADD_SPECULATIVE = f"{_INTERNAL_STATE}._add_speculative"
+OWNED_KV = "sglang.srt.managers.schedule_batch.Req.owned_kv_len"
 RESOLVE_TOKENS = f"{_RESULTS}._resolve_spec_v2_tokens"
+
+
+# The one worker of this scheduler process. Requests know no worker, so the last hook has to find it here.
+live_worker: Any = None
 
 
 def register() -> None:
@@ -23,6 +28,7 @@ def register() -> None:
     HookRegistry.register(SET_STATE, _set_internal_state, HookType.AROUND)
     HookRegistry.register(ADD_SPECULATIVE, _add_speculative, HookType.AFTER)
     HookRegistry.register(RESOLVE_TOKENS, _resolve_tokens, HookType.AFTER)
+    HookRegistry.register(OWNED_KV, _owned_kv_len, HookType.AFTER)
 
 
 def _create_worker(worker_class: Any, *args: Any, **kwargs: Any) -> Any:
@@ -64,6 +70,11 @@ def _resolve_tokens(accepted: Sequence[Sequence[int]], processor: Any, result: A
     worker = _flip_worker(processor.model_worker)
     if worker is not None:
         worker.count(result, accepted, batch)
+
+
+def _owned_kv_len(owned: int, req: Any) -> int:
+    """A request's own answer, less what the prefix cache must not keep of it; SGLang frees the rest."""
+    return owned if live_worker is None else live_worker.reusable_kv_len(req, owned)
 
 
 def _flip_worker(worker: Any) -> Any:

@@ -63,6 +63,12 @@ RULES: tuple[Rule, ...] = (
         "sgl-project/sglang#14368",
     ),
     Rule(
+        "mixed-chunk",
+        lambda c: bool(_arg(c, "enable_mixed_chunk")),
+        "a mixed prefill step would decode rows whose draft KV is not written yet; leave --enable-mixed-chunk out",
+        "managers/schedule_batch.py",
+    ),
+    Rule(
         "two-batch-overlap",
         lambda c: bool(_arg(c, "enable_two_batch_overlap")),
         "two-batch overlap splits a round; leave --enable-two-batch-overlap out",
@@ -78,7 +84,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def _config() -> Config:
-    from sglang.srt.runtime_context import get_parallel, get_schedule, get_spec, get_server_args
+    from sglang.srt.runtime_context import get_parallel, get_schedule, get_server_args, get_spec
 
     return Config(get_spec(), get_parallel(), get_schedule(), get_server_args())
 

@@ -21,6 +21,7 @@ HOOKS: Mapping[str, tuple[str, ...]] = {
     f"{_INTERNAL}._add_speculative": ("self", "state"),
     "sglang.srt.managers.scheduler_components.batch_result_processor.SchedulerBatchResultProcessor"
     "._resolve_spec_v2_tokens": ("self", "result", "batch"),
+    "sglang.srt.managers.schedule_batch.Req.owned_kv_len": ("self",),
 }
 
 WORKER: Mapping[str, tuple[str, ...]] = {

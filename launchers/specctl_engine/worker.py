@@ -8,11 +8,12 @@ from typing import Any
 from sglang.srt.runtime_context import get_parallel, get_spec
 from sglang.srt.speculative.eagle_worker_v2 import EAGLEWorkerV2
 
-from specctl_engine import status
+from specctl_engine import hooks, status
 from specctl_engine.control import FlipControl
 from specctl_engine.counters import Counters
 from specctl_engine.draft import FlipDraftWorker
 from specctl_engine.modes import EngineMode, resolve
+from specctl_engine.off import OffRounds
 from specctl_engine.states import ModeState, apply_state, build_states
 
 
@@ -23,6 +24,7 @@ class FlipWorker(EAGLEWorkerV2):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        hooks.live_worker = self
         spec, parallel = get_spec(), get_parallel()
         modes, boot = resolve(
             spec.speculative_num_steps, spec.speculative_eagle_topk, spec.speculative_num_draft_tokens
@@ -33,27 +35,47 @@ class FlipWorker(EAGLEWorkerV2):
         self._control = FlipControl(modes, boot)
         self._counters = Counters(modes, self._tp_rank, self._dp_rank)
         self._states: dict[int, ModeState] = {}
+        self._off: OffRounds | None = None
 
     def init_cuda_graphs(self) -> None:
         super().init_cuda_graphs()
         control = self._control
         self._states = build_states(self, control.modes, control.boot)
+        if any(mode.steps == 0 for mode in control.modes):
+            self._off = OffRounds(self, self._states[control.boot.id])
         self._counters.live(control.active, control.active_epoch)
         status.active(self._tp_rank, self._dp_rank)
 
     # ------------------------------------------------------------------ rounds
 
-    def forward_batch_generation(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+    def forward_batch_generation(
+        self, batch: Any, on_publish: Any = None, grammar_barrier: Any = None, pp_proxy_tensors: Any = None
+    ) -> Any:
         if batch.forward_mode.is_extend() or batch.is_extend_in_batch:
             self._counters.interrupted()
-            return super().forward_batch_generation(batch, *args, **kwargs)
+            if self._off is not None:
+                self._off.pending.forget(batch.req_pool_indices_cpu, batch.req_pool_indices)
+            return super().forward_batch_generation(batch, on_publish, grammar_barrier, pp_proxy_tensors)
         self._flip_if_due()
         mode = self._control.active
         self._counters.round_starts(mode, len(batch.reqs))
-        result = super().forward_batch_generation(batch, *args, **kwargs)
+        if self._off is not None and mode.steps == 0:
+            result = self._off.round(batch, on_publish, grammar_barrier)
+        else:
+            if self._off is not None:
+                self._off.settle_before_drafting(batch)
+            result = super().forward_batch_generation(batch, on_publish, grammar_barrier, pp_proxy_tensors)
         # The live mode may have moved on by the time this round's result is read.
         result.specctl_mode = mode
         return result
+
+    def _stub_skipped_draft_extend(self, batch: Any, batch_output: Any) -> None:
+        # Upstream would hand over stubs as narrow as the mode; see FlipDraftWorker.
+        topk, self.topk = self.topk, self._draft_worker.relay_topk
+        try:
+            super()._stub_skipped_draft_extend(batch, batch_output)
+        finally:
+            self.topk = topk
 
     def activate_step_by_batch(self, batch_size: int) -> None:
         """Upstream calls this inside a round. The flip was taken at its top, and nothing else chooses."""
@@ -86,6 +108,16 @@ class FlipWorker(EAGLEWorkerV2):
         ]
         self._counters.committed(mode, rows)
 
+    def reusable_kv_len(self, req: Any, owned: int) -> int:
+        """How much of a request's KV may be kept for others: not the positions that the draft has yet to write.
+
+        A later request on a kept prefix would draft from whatever lies in those slots, without an error.
+        """
+        if self._off is None or not self._off.pending.rounds:
+            return owned
+        written = req.kv.kv_committed_len - self._off.pending.of_row(req.kv.req_pool_idx)
+        return min(owned, max(written, req.kv.cache_protected_len))
+
     def report(self) -> dict[str, Any]:
         states = {s.mode.name: {"seconds": s.seconds, "bytes": s.bytes} for s in self._states.values()}
         return self._control.report() | {
@@ -93,5 +125,6 @@ class FlipWorker(EAGLEWorkerV2):
             "tp_size": self._tp_size,
             "dp_rank": self._dp_rank,
             "modes": states,
+            "pending_bytes": 0 if self._off is None else self._off.pending.bytes,
             "by_mode": self._counters.report(),
         }
