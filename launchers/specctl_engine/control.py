@@ -17,7 +17,7 @@ from specctl_engine.modes import BOOT_CAUSE, CAUSES, EngineMode
 KEYS = ("specctl_mode", "specctl_epoch", "specctl_cause")
 
 
-class CommandRefused(Exception):
+class CommandRefusedError(Exception):
     """Why a command was not taken. A refused command changes nothing but the `refusal` of the read-back."""
 
 
@@ -36,7 +36,7 @@ def is_command(request: Mapping[str, Any]) -> bool:
 def _whole(request: Mapping[str, Any], key: str) -> int:
     value = request[key]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
-        raise CommandRefused(f"{key} {value!r} is not a whole number")
+        raise CommandRefusedError(f"{key} {value!r} is not a whole number")
     return int(value)
 
 
@@ -62,7 +62,7 @@ class FlipControl:
         """Take a command on, whole, or refuse it whole. False = refused; `refusal` then says why."""
         try:
             command = self._parse(request)
-        except (CommandRefused, OverflowError, ValueError) as why:
+        except (CommandRefusedError, OverflowError, ValueError) as why:
             epoch = request.get("specctl_epoch")
             # An epoch that is no whole number may have no JSON either (infinity); the reason quotes it.
             self.refusal = {"epoch": epoch if isinstance(epoch, int) else None, "reason": str(why)}
@@ -80,17 +80,17 @@ class FlipControl:
     def _parse(self, request: Mapping[str, Any]) -> Command:
         missing = [key for key in KEYS if key not in request]
         if missing:
-            raise CommandRefused(f"{', '.join(missing)} missing: a command is taken whole or not at all")
+            raise CommandRefusedError(f"{', '.join(missing)} missing: a command is taken whole or not at all")
         foreign = sorted(str(key) for key in request if key not in KEYS)
         if foreign:
-            raise CommandRefused(f"{', '.join(foreign)} cannot be part of a mode command")
+            raise CommandRefusedError(f"{', '.join(foreign)} cannot be part of a mode command")
         number, epoch, cause = (_whole(request, key) for key in KEYS)
         if not 0 <= number < len(self.modes):
-            raise CommandRefused(f"specctl_mode {number} is not one of 0 to {len(self.modes) - 1}")
+            raise CommandRefusedError(f"specctl_mode {number} is not one of 0 to {len(self.modes) - 1}")
         if epoch <= self.epoch:
-            raise CommandRefused(f"specctl_epoch {epoch} is not newer than {self.epoch}")
+            raise CommandRefusedError(f"specctl_epoch {epoch} is not newer than {self.epoch}")
         if not 0 <= cause < len(CAUSES):
-            raise CommandRefused(f"specctl_cause {cause} is not one of 0 to {len(CAUSES) - 1}")
+            raise CommandRefusedError(f"specctl_cause {cause} is not one of 0 to {len(CAUSES) - 1}")
         return Command(self.modes[number], epoch, cause, time.perf_counter())
 
     # ------------------------------------------------------------------ rounds

@@ -18,15 +18,13 @@ class FlipDraftWorker(EagleDraftWorker):
     """
 
     relay_topk: int
-    owner: Any
+    topk: int
 
     @classmethod
-    def adopt(cls, worker: EagleDraftWorker, owner: Any) -> FlipDraftWorker:
+    def adopt(cls, worker: EagleDraftWorker) -> None:
         """Turn the draft worker that EAGLEWorkerV2 made into one of this class, in place."""
         worker.__class__ = cls
         worker.relay_topk = worker.topk
-        worker.owner = owner
-        return worker
 
     def _rebuild_topk1_chain_buffers(self) -> None:
         # Upstream asserts tokens == steps + 1 for topk 1 and calls this while a state is half restored.

@@ -29,7 +29,7 @@ class FlipWorker(EAGLEWorkerV2):
         modes, boot = resolve(
             spec.speculative_num_steps, spec.speculative_eagle_topk, spec.speculative_num_draft_tokens
         )
-        FlipDraftWorker.adopt(self._draft_worker, self)
+        FlipDraftWorker.adopt(self._draft_worker)
         self._tp_rank, self._tp_size = int(parallel.tp_rank), int(parallel.tp_size)
         self._dp_rank = int(parallel.dp_rank or 0)
         self._control = FlipControl(modes, boot)
