@@ -53,6 +53,7 @@ class _Job:
     base_python: str
     report: Report
     started: float
+    lock: int
 
     @property
     def python(self) -> Path:
@@ -84,17 +85,18 @@ def install_cpu(
             f"no list of packages for SGLang {sglang}", remedy=f"Supported versions: {', '.join(supported())}"
         )
     folder = cpu_engine_dir(paths, sglang)
-    job = _Job(
-        folder=folder,
-        sglang=sglang,
-        torch=torch_version,
-        torch_index=torch_index,
-        base_python=python,
-        report=progress,
-        started=time.monotonic(),
-    )
     folder.mkdir(parents=True, exist_ok=True)
-    with _only_one(folder):
+    with _only_one(folder) as lock:
+        job = _Job(
+            folder=folder,
+            sglang=sglang,
+            torch=torch_version,
+            torch_index=torch_index,
+            base_python=python,
+            report=progress,
+            started=time.monotonic(),
+            lock=lock,
+        )
         stamp = Stamp.read(folder)
         if stamp.lock != lock_hash(sglang):
             _check_disk(job, stamp)
@@ -156,7 +158,8 @@ _STEPS: tuple[tuple[str, Callable[[_Job, Stamp, int], Stamp]], ...] = (
 
 
 def _pip(job: _Job) -> list[str]:
-    return [str(job.python), "-m", "pip", "install", "--no-input", "--progress-bar", "off"]
+    # Byte-compiling everything takes most of the time; the first start compiles the small part that is imported.
+    return [str(job.python), "-m", "pip", "install", "--no-input", "--no-compile", "--progress-bar", "off"]
 
 
 def _torch_size(job: _Job) -> str:
@@ -186,7 +189,14 @@ def _run(job: _Job, step: int, name: str, command: list[str]) -> None:
     with (job.folder / _LOG).open("a", encoding="utf-8") as log:
         log.write(f"$ {' '.join(command)}\n")
         with subprocess.Popen(
-            command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            pass_fds=(job.lock,),  # should we be killed, pip goes on: the lock must last as long as it does
         ) as process:
             try:
                 for line in process.stdout or ():
@@ -206,10 +216,10 @@ def _run(job: _Job, step: int, name: str, command: list[str]) -> None:
 
 
 @contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
+def _only_one(folder: Path) -> Iterator[int]:
     with (folder / "install.lock").open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Refused(f"another install is at work in {folder}", remedy="Wait for it to end") from error
-        yield
+        yield handle.fileno()

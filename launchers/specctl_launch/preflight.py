@@ -96,10 +96,10 @@ def check_engine(plan: LaunchPlan, environ: Mapping[str, str]) -> Iterator[Check
     elif found.sglang is None or found.torch is None:
         missing = "SGLang" if found.sglang is None else "torch"
         yield fail("engine", f"{missing} is not installed for {plan.python}", _engine_remedy(engine.kind))
-    elif _version_tuple(found.sglang) < SGLANG_FLOOR:
+    elif _release(found.sglang) < SGLANG_FLOOR:
         floor = ".".join(map(str, SGLANG_FLOOR))
         yield fail("engine", f"SGLang {found.sglang} cannot flip, {floor} is the oldest that can", "Upgrade SGLang")
-    elif found.sglang.partition("+")[0] != engine.sglang:
+    elif _public(found.sglang) != engine.sglang:
         yield fail(
             "engine",
             f"SGLang {found.sglang} is installed for {plan.python}, engine.sglang wants {engine.sglang}",
@@ -165,8 +165,14 @@ def _engine_remedy(kind: str) -> str:
     return "Set engine.python to the interpreter of an environment that has SGLang"
 
 
-def _version_tuple(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".")[:3] if part.isdecimal())
+def _public(version: str) -> str:
+    """Without the local part of a version: "0.5.23+cu130" is 0.5.23."""
+    return version.partition("+")[0]
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers to compare; a pre-release is short of its last one, so below its release."""
+    return tuple(int(part) for part in _public(version).split(".")[:3] if part.isdecimal())
 
 
 def _is_loopback(host: str) -> bool:
