@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from specctl.cli.numbers import duration
 from specctl.cli.output import say
-from specctl.core.snapshot import Snapshot, StartStep
+from specctl.core.snapshot import ServerInfo, Snapshot, StartStep
 from specctl.core.states import ServerState, StepStatus
 
 
 class Progress:
-    """Give it every snapshot; it says on standard error what is new in it."""
+    """Give it every snapshot; it says on standard error what is new in it. before: what the operator knows already."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: ServerInfo | None = None) -> None:
         self._state: ServerState | None = None
+        self._run: int | None = None
         self._steps: dict[str, StepStatus] = {}
         self._blockers: tuple[str, ...] = ()
+        if before is not None:
+            self._state, self._run = before.state, before.run
+            self._steps = {step.name: step.status for step in before.steps}
 
     def __call__(self, snapshot: Snapshot) -> None:
         for line in self.lines(snapshot):
@@ -23,17 +27,12 @@ class Progress:
     def lines(self, snapshot: Snapshot) -> list[str]:
         server = snapshot.server
         new = []
+        if server.run != self._run:
+            self._run = server.run
+            self._steps.clear()
         if server.state is not self._state:
-            if self._state is None and (server.state.is_resting or server.state.is_serving):
-                # Where the wait began, and the steps that led there: nobody has to be told.
-                self._steps = {step.name: step.status for step in server.steps}
-            else:
-                new.append(f"{server.state}{_reason(server.reason)}")
-            if server.state is ServerState.PREFLIGHT or (
-                server.state is ServerState.STARTING and self._state is not ServerState.PREFLIGHT
-            ):
-                self._steps.clear()
             self._state = server.state
+            new.append(f"{server.state}{_reason(server.reason)}")
         new += [line for step in server.steps if (line := self._step(step))]
         if server.blockers != self._blockers:
             new += [f"  waits for {blocker}" for blocker in server.blockers if blocker not in self._blockers]

@@ -18,6 +18,7 @@ from specctl.core.exitcodes import ExitCode
 
 DEFAULT_TAIL = 200
 PAGE = 2000
+FIRST = 1
 _FOLLOW_S = 0.3
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -39,7 +40,7 @@ def logs(
     printer = _Printer(json=json, earliest=earliest)
     if tail is None and since is None and grep is None:
         tail = DEFAULT_TAIL
-    page = client.logs(run=run, tail=tail, grep=grep, start=None if tail is not None else 0, limit=tail or PAGE)
+    page = client.logs(run=run, tail=tail, grep=grep, start=None if tail is not None else FIRST, limit=tail or PAGE)
     printer.page(page)
     if tail is None:
         page = _rest(client, page, grep, printer)
@@ -65,7 +66,7 @@ def _follow(client: Client, page: LogPage, run: int | None, grep: str | None, pr
         page = client.logs(run=run, start=number, grep=grep, limit=PAGE)
         if page.run != current:
             say(f"run {page.run} has started")
-            page = client.logs(run=page.run, start=0, grep=grep, limit=PAGE)
+            page = client.logs(run=page.run, start=FIRST, grep=grep, limit=PAGE)
             current = page.run
         printer.page(page)
         number = page.next_number
@@ -80,7 +81,7 @@ class _Printer:
 
     def page(self, page: LogPage) -> None:
         if page.dropped:
-            say(f"{page.dropped} lines are gone: the log was rotated")
+            say(f"lines that are gone, because the log was rotated: {page.dropped}")
         self._lines(page.lines)
 
     def _lines(self, lines: Iterable[LogLine]) -> None:

@@ -14,7 +14,7 @@ from specctl.client.waiting import wait_for_state
 from specctl.core.api import StopRequest
 from specctl.core.errors import NoDaemon, SpecctlError, WaitTimeout
 from specctl.core.exitcodes import ExitCode
-from specctl.core.snapshot import DaemonInfo, ServerInfo
+from specctl.core.snapshot import ServerInfo, Snapshot
 from specctl.core.states import ServerState
 
 DEFAULT_TIMEOUT_S = 300.0
@@ -31,7 +31,8 @@ def stop(*, drain: float | None, timeout: float, json: bool, socket: str | None)
         _show(before.server, json)
         return int(ExitCode.OK)
     accepted = client.stop(StopRequest(drain_s=drain, actor=actor()))
-    after = wait_for_state(client, RESTING, timeout, after_event=accepted.after_event, on_snapshot=Progress())
+    progress = Progress(before.server)
+    after = wait_for_state(client, RESTING, timeout, after_event=accepted.after_event, on_snapshot=progress)
     _show(after.server, json)
     return int(ExitCode.OK)
 
@@ -42,11 +43,17 @@ def restart(*, drain: float | None, wait: str, timeout: float, json: bool, socke
     client = connect(socket)
     before = client.snapshot()
     accepted = client.restart(StopRequest(drain_s=drain, actor=actor()))
-    after = (
-        await_start(client, target, timeout, after_event=accepted.after_event, new_run_after=before.server.run)
-        if target
-        else client.snapshot()
-    )
+    if target:
+        after = await_start(
+            client,
+            target,
+            timeout,
+            after_event=accepted.after_event,
+            new_run_after=before.server.run,
+            progress=Progress(before.server),
+        )
+    else:
+        after = client.snapshot()
     _show(after.server, json)
     return int(ExitCode.OK)
 
@@ -55,7 +62,7 @@ def down(*, drain: float | None, timeout: float, json: bool, socket: str | None)
     """Stop the server, then the daemon; nothing of specctl is left running."""
     client = connect(socket)
     try:
-        daemon = client.snapshot().daemon
+        before = client.snapshot()
         client.shutdown(StopRequest(drain_s=drain, actor=actor()))
     except NoDaemon as error:
         if not isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
@@ -64,7 +71,7 @@ def down(*, drain: float | None, timeout: float, json: bool, socket: str | None)
         if json:
             data_json({"stopped": False})
         return int(ExitCode.OK)
-    _await_end(client, daemon, time.monotonic() + timeout)
+    _await_end(client, before, time.monotonic() + timeout)
     if json:
         data_json({"stopped": True})
     else:
@@ -72,9 +79,9 @@ def down(*, drain: float | None, timeout: float, json: bool, socket: str | None)
     return int(ExitCode.OK)
 
 
-def _await_end(client: Client, daemon: DaemonInfo, deadline: float) -> None:
+def _await_end(client: Client, before: Snapshot, deadline: float) -> None:
     """Return when the daemon's socket and process are gone. Raises WaitTimeout."""
-    progress = Progress()
+    daemon, progress = before.daemon, Progress(before.server)
     while time.monotonic() < deadline:
         try:
             progress(client.snapshot())

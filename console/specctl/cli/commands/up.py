@@ -90,13 +90,15 @@ def _start(
     target: Collection[ServerState],
     timeout: float,
 ) -> Snapshot:
-    after = snapshot.last_event_id
+    after, before = snapshot.last_event_id, snapshot.server
     if snapshot.server.state.is_resting:
         after = client.start(request).after_event
     else:
         _check_same(snapshot.server, request, where)
         say(f"profile {snapshot.server.profile} already runs")
-    return await_start(client, target, timeout, after_event=after) if target else client.snapshot()
+    if not target:
+        return client.snapshot()
+    return await_start(client, target, timeout, after_event=after, progress=Progress(before))
 
 
 def _load(request: StartRequest, where: Paths) -> Profile:
@@ -112,12 +114,23 @@ def _check_same(server: ServerInfo, request: StartRequest, where: Paths) -> None
             f"a server of profile {server.profile} is {server.state}, so {request.profile} cannot start",
             remedy="End it with `specctl stop`, or give this one its own SPECCTL_HOME",
         )
-    if request.overrides:
+    if request.overrides and request.overrides != _overrides_of(server.run, where):
         keys = ", ".join(request.overrides)
         raise Refused(
             f"profile {request.profile} already runs; --set {keys} cannot change a running server",
             remedy="End it with `specctl stop` first",
         )
+
+
+def _overrides_of(run: int | None, where: Paths) -> object:
+    """What the run was started with, from its run.json; None where that cannot be read."""
+    import json
+
+    try:
+        record = json.loads((where.run_dir(run or 0) / "run.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+    return record.get("overrides") if isinstance(record, dict) else None
 
 
 def await_start(
@@ -126,12 +139,13 @@ def await_start(
     timeout: float,
     *,
     after_event: int,
+    progress: Progress,
     new_run_after: int | None = None,
 ) -> Snapshot:
     """Wait for a start and tell its steps. Ctrl-C ends the wait, not the server."""
     try:
         return wait_for_state(
-            client, target, timeout, after_event=after_event, new_run_after=new_run_after, on_snapshot=Progress()
+            client, target, timeout, after_event=after_event, new_run_after=new_run_after, on_snapshot=progress
         )
     except KeyboardInterrupt:
         say("the server goes on starting: `specctl status` shows it, `specctl stop` ends it")
