@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+
 from specctl_demo import prompts
 
 SPECCTL = str(Path(sys.executable).with_name("specctl"))
@@ -24,7 +25,7 @@ TOKENS = 192
 FLIPS = ("chain", "off", "tree")
 
 
-class CheckFailed(Exception):
+class CheckFailedError(Exception):
     """What did not hold, in one line."""
 
 
@@ -36,7 +37,7 @@ def specctl(*words: str, ok: tuple[int, ...] = (0,)) -> str:
     """Run one command; its stdout. Its messages go through to the reader."""
     done = subprocess.run([SPECCTL, *words], stdout=subprocess.PIPE, text=True, check=False, stdin=subprocess.DEVNULL)
     if done.returncode not in ok:
-        raise CheckFailed(f"`specctl {' '.join(words)}` exited {done.returncode}")
+        raise CheckFailedError(f"`specctl {' '.join(words)}` exited {done.returncode}")
     return done.stdout
 
 
@@ -59,7 +60,7 @@ async def stream(client: httpx.AsyncClient, url: str, prompt: str, started: asyn
                 tokens = json.loads(line[6:])["output_ids"]
                 started.set()
     if len(tokens) != TOKENS:
-        raise CheckFailed(f"a request came back with {len(tokens)} tokens of {TOKENS}")
+        raise CheckFailedError(f"a request came back with {len(tokens)} tokens of {TOKENS}")
     return tokens
 
 
@@ -92,7 +93,7 @@ async def flips_while_streaming(url: str, texts: list[str]) -> tuple[list[dict[s
             for text in mine:
                 tokens = await stream(client, url, text, started)
                 if results.setdefault(text, tokens) != tokens:
-                    raise CheckFailed("the same prompt gave two different greedy texts during the flips")
+                    raise CheckFailedError("the same prompt gave two different greedy texts during the flips")
             if done.is_set():
                 return
 
@@ -116,7 +117,7 @@ def texts_for_check() -> list[str]:
 def check_flips(flips: list[dict[str, Any]]) -> None:
     for wanted, record in zip(FLIPS, flips, strict=True):
         if record["state"] != "confirmed" or record["to_mode"] != wanted:
-            raise CheckFailed(f"flip to {wanted} was not confirmed under load: {record}")
+            raise CheckFailedError(f"flip to {wanted} was not confirmed under load: {record}")
 
 
 def leftovers() -> list[str]:
@@ -168,7 +169,7 @@ def run(summary: dict[str, Any]) -> None:
         if row["request_rounds"]
     }
     if changed:
-        raise CheckFailed(f"{changed} of {len(texts)} greedy texts changed")
+        raise CheckFailedError(f"{changed} of {len(texts)} greedy texts changed")
 
 
 def main() -> int:
@@ -180,7 +181,7 @@ def main() -> int:
     try:
         run(summary)
         summary["ok"] = True
-    except (CheckFailed, httpx.HTTPError, ExceptionGroup, KeyboardInterrupt) as error:
+    except (CheckFailedError, httpx.HTTPError, ExceptionGroup, KeyboardInterrupt) as error:
         summary["problem"] = f"{type(error).__name__}: {error}"
         say(f"failed: {summary['problem']}")
         if isinstance(error, ExceptionGroup):

@@ -24,7 +24,8 @@ def activate() -> None:
         cpu.activate()
     from specctl_engine import hooks, signatures, status
 
-    why = signatures.hook_problem()
+    off = os.environ.get("SPECCTL_ENGINE_DISABLE", "") not in ("", "0")
+    why = "switched off by SPECCTL_ENGINE_DISABLE" if off else signatures.hook_problem()
     if why is not None:
         status.refuse(why)
         return

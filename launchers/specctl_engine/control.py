@@ -14,6 +14,8 @@ from typing import Any
 from specctl_engine import PATCH_VERSION
 from specctl_engine.modes import BOOT_CAUSE, CAUSES, EngineMode
 
+# The read-back is sent on as JSON and msgpack, and neither carries a larger whole number exactly.
+MAX_EPOCH = 2**53
 KEYS = ("specctl_mode", "specctl_epoch", "specctl_cause")
 
 
@@ -64,8 +66,8 @@ class FlipControl:
             command = self._parse(request)
         except (CommandRefusedError, OverflowError, ValueError) as why:
             epoch = request.get("specctl_epoch")
-            # An epoch that is no whole number may have no JSON either (infinity); the reason quotes it.
-            self.refusal = {"epoch": epoch if isinstance(epoch, int) else None, "reason": str(why)}
+            sendable = isinstance(epoch, int) and abs(epoch) <= MAX_EPOCH
+            self.refusal = {"epoch": epoch if sendable else None, "reason": str(why)}
             return False
         self.epoch = command.epoch
         if command.mode is self.active:
@@ -87,6 +89,8 @@ class FlipControl:
         number, epoch, cause = (_whole(request, key) for key in KEYS)
         if not 0 <= number < len(self.modes):
             raise CommandRefusedError(f"specctl_mode {number} is not one of 0 to {len(self.modes) - 1}")
+        if epoch > MAX_EPOCH:
+            raise CommandRefusedError(f"specctl_epoch {epoch:.3g} is above {MAX_EPOCH}")
         if epoch <= self.epoch:
             raise CommandRefusedError(f"specctl_epoch {epoch} is not newer than {self.epoch}")
         if not 0 <= cause < len(CAUSES):
