@@ -137,7 +137,7 @@ def _install_torch(job: _Job, stamp: Stamp, step: int) -> Stamp:
         return stamp
     source = ["--index-url", job.torch_index] if job.torch_index else []
     _run(job, step, "torch", [*_pip(job), *source, f"torch=={job.torch}"])
-    job.tell(step, "torch", _torch_size(job))
+    job.tell(step, "torch size", _torch_size(job))
     return replace(stamp, torch=wanted, lock="")
 
 

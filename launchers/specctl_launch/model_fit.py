@@ -65,7 +65,11 @@ def draft_checks(target: Config, draft: Config, folder: Path) -> list[CheckResul
     """Whether this EAGLE-3 draft was made for this target. One result a problem, or one ok."""
     problems = [*_misfits(target, draft)]
     results = [
-        fail("draft model", f"the draft in {folder} does not fit the target: {why}", "Use the draft of this target")
+        fail(
+            "draft model",
+            f"the draft in {folder} does not fit the target: {why}",
+            "Use the EAGLE-3 draft of this target, in SGLang's form",
+        )
         for why in problems
     ]
     most, longest = draft.get("max_position_embeddings"), target.get("max_position_embeddings")

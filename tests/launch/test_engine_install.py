@@ -38,6 +38,8 @@ if "-r" in sys.argv:
             put("sglang", line.split()[0].removeprefix("sglang=="))
 else:
     put("torch", sys.argv[-1].removeprefix("torch=="))
+    if "FAKE_PIP_CUDA" in os.environ:
+        (site / "nvidia").mkdir()
 print("Successfully installed")
 """
 
@@ -96,6 +98,15 @@ def test_options(home: Paths, base: str, tmp_path: Path):
     assert "--index-url" not in packages
     assert packages[-1].endswith("engine-cpu-0.5.22.lock")
     assert folder.name == "cpu-0.5.22"
+
+
+def test_a_cuda_build_of_torch_is_pointed_out(home: Paths, base: str, monkeypatch: pytest.MonkeyPatch):
+    told: list[InstallProgress] = []
+    install_cpu(home, python=base, progress=told.append)
+    assert [p.detail for p in told if p.name == "torch size"] == ["0.0 GB"]
+    monkeypatch.setenv("FAKE_PIP_CUDA", "1")
+    install_cpu(home, python=base, torch_version="2.14.1", progress=told.append)
+    assert "a CUDA build; --torch-index" in [p.detail for p in told if p.name == "torch size"][-1]
 
 
 def test_a_failed_step_is_told_and_the_next_run_goes_on_there(home, base, tmp_path, monkeypatch, planner):
