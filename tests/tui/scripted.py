@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 
 from specctl.core.api import Accepted, LogPage
-from specctl.core.errors import NoDaemon, SpecctlError
+from specctl.core.errors import SpecctlError
 from specctl.core.events import Event, EventKind, HistoryPoint, LogLine
 from specctl.core.modes import DEFAULT_MODES, Mode
 from specctl.core.snapshot import (
@@ -77,7 +77,9 @@ LENGTHS = {"tree": 2.61, "chain": 2.2, "off": None}
 SPEEDS = {"tree": 2412.0, "chain": 2344.0, "off": 1710.0}
 
 
-def speculation(mode: str | None = "tree", modes: tuple[Mode, ...] = DEFAULT_MODES, **changes: object) -> SpeculationInfo:
+def speculation(
+    mode: str | None = "tree", modes: tuple[Mode, ...] = DEFAULT_MODES, **changes: object
+) -> SpeculationInfo:
     rows = tuple(
         ModeNumbers(
             mode=name,
@@ -88,7 +90,11 @@ def speculation(mode: str | None = "tree", modes: tuple[Mode, ...] = DEFAULT_MOD
             acceptance_length=read(LENGTHS[name], age=0.5),
             tokens_per_second=read(SPEEDS[name], "tok/s", age=0.5 if name == mode else None),
         )
-        for name, rounds, tokens in (("tree", 182_204, 3_804_419), ("chain", 151_007, 2_657_723), ("off", 9_120, 72_960))
+        for name, rounds, tokens in (
+            ("tree", 182_204, 3_804_419),
+            ("chain", 151_007, 2_657_723),
+            ("off", 9_120, 72_960),
+        )
     )
     base = SpeculationInfo(
         patch=PatchStatus.ACTIVE,
@@ -137,7 +143,9 @@ def snapshot(mode: str = "tree", *, gpus: int = 2, seq: int = 1, at: float = NOW
     base = Snapshot(
         seq=seq,
         at=at,
-        daemon=DaemonInfo(version="0.1.0", pid=4242, host="gpu-box-3", started_at=NOW - 300_000, data_dir="/srv/specctl"),
+        daemon=DaemonInfo(
+            version="0.1.0", pid=4242, host="gpu-box-3", started_at=NOW - 300_000, data_dir="/srv/specctl"
+        ),
         server=ServerInfo(
             state=ServerState.READY,
             since=NOW - 273_000,
@@ -215,9 +223,16 @@ def starting() -> Snapshot:
     steps = (
         StartStep(name="preflight", status=StepStatus.DONE, seconds=0.3, usual_s=0.3, detail="14 checks"),
         StartStep(name="imports", status=StepStatus.DONE, seconds=29.8, usual_s=30.0),
-        StartStep(name="weights", status=StepStatus.DONE, seconds=6.1, usual_s=7.0, detail="target 15.0 GiB, draft 0.7 GiB"),
         StartStep(
-            name="graphs tree", status=StepStatus.RUNNING, seconds=4.4, usual_s=12.0, fraction=0.375, detail="batch 48 of 128"
+            name="weights", status=StepStatus.DONE, seconds=6.1, usual_s=7.0, detail="target 15.0 GiB, draft 0.7 GiB"
+        ),
+        StartStep(
+            name="graphs tree",
+            status=StepStatus.RUNNING,
+            seconds=4.4,
+            usual_s=12.0,
+            fraction=0.375,
+            detail="batch 48 of 128",
         ),
         StartStep(name="graphs chain", usual_s=9.0),
         StartStep(name="graphs off", usual_s=8.0),
@@ -240,14 +255,12 @@ def failed() -> Snapshot:
         restarts=3,
         reason="CUDA out of memory while capturing tree at batch 128: graphs need 2.9 GiB, 1.1 GiB were free",
         remedy="Set launch.cuda_graph_max_bs=64, or lower mem_fraction_static from 0.82 to 0.78",
-        last_lines=tuple(
-            [
-                "[14:00:51 TP0] Capture cuda graph begin. avail mem=1.10 GB",
-                "Traceback (most recent call last):",
-                '  File "model_runner.py", line 1411, in init_device_graphs',
-                "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.90 GiB.",
-                "[14:00:57] Received sigquit from a child process. It usually means the child failed.",
-            ]
+        last_lines=(
+            "[14:00:51 TP0] Capture cuda graph begin. avail mem=1.10 GB",
+            "Traceback (most recent call last):",
+            '  File "model_runner.py", line 1411, in init_device_graphs',
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.90 GiB.",
+            "[14:00:57] Received sigquit from a child process. It usually means the child failed.",
         ),
     )
     spec = SpeculationInfo(modes=tuple(ModeInfo(mode=m) for m in DEFAULT_MODES))
@@ -256,15 +269,20 @@ def failed() -> Snapshot:
 
 @dataclass
 class ScriptedSource:
-    """Yields `items`, then waits for what `push` adds. Commands are recorded; `error` is what they raise."""
+    """Yields `items` (a number lets so many seconds pass), then what `push` adds.
 
-    items: list[Item] = field(default_factory=list)
+    Commands are recorded; `error` is what they raise, `hold` what their answers wait for.
+    """
+
+    items: list[Item | float] = field(default_factory=list)
     points: list[HistoryPoint] = field(default_factory=list)
     lines: list[LogLine] = field(default_factory=list)
     error: SpecctlError | None = None
     calls: list[tuple[str, str]] = field(default_factory=list)
     epoch: int = 42
     hold: asyncio.Event | None = None
+    now: float = 100.0
+    told: bool = False
 
     def __post_init__(self) -> None:
         self._queue: asyncio.Queue[Item] = asyncio.Queue()
@@ -274,7 +292,11 @@ class ScriptedSource:
 
     async def stream(self) -> AsyncIterator[Item]:
         for item in self.items:
+            if isinstance(item, float):
+                self.now += item
+                continue
             yield item
+        self.told = True
         while True:
             yield await self._queue.get()
 
@@ -316,15 +338,19 @@ class ScriptedSource:
         return None
 
 
-def scene(shot: Snapshot | None, *more: Item, mode: str = "tree", with_events: bool = True) -> ScriptedSource:
+def scene(shot: Snapshot | None, *more: Item | float, mode: str = "tree", with_events: bool = True) -> ScriptedSource:
     """A source that has told `shot` and the usual events, and then `more`."""
-    first: list[Item] = [*(events(mode) if with_events else [])]
+    first: list[Item | float] = [*(events(mode) if with_events else [])]
     if shot is not None:
         first.append(shot)
-    return ScriptedSource(items=[*first, *more], points=history(mode) if shot else [], lines=log_lines() if shot else [])
+    return ScriptedSource(
+        items=[*first, *more], points=history(mode) if shot else [], lines=log_lines() if shot else []
+    )
 
 
-LOST = LinkLost(reason="no daemon answers at /run/user/1000/specctl/specctld.sock", remedy="start one with `specctl up PROFILE`")
+LOST = LinkLost(
+    reason="no daemon answers at /run/user/1000/specctl/specctld.sock", remedy="start one with `specctl up PROFILE`"
+)
 PENDING = replace(
     flip(42, "chain", "tree", reason=""),
     state=FlipState.ACKNOWLEDGED, requested_at=NOW - 0.112, confirmed_at=None, latency_ms=None, engine_ms=None,
@@ -346,7 +372,11 @@ def refused_patch() -> Snapshot:
     )
     spec = replace(spec, modes=tuple(replace(m, unavailable=UNAVAILABLE) for m in spec.modes))
     server = replace(
-        snapshot().server, state=ServerState.DEGRADED, reason=UNAVAILABLE, remedy="Install sglang 0.5.22 or 0.5.23", engine_version="0.5.24"
+        snapshot().server,
+        state=ServerState.DEGRADED,
+        reason=UNAVAILABLE,
+        remedy="Install sglang 0.5.22 or 0.5.23",
+        engine_version="0.5.24",
     )
     return snapshot(server=server, speculation=spec)
 
@@ -357,7 +387,7 @@ def lost_gpu() -> Snapshot:
     busy = replace(
         gpus[1], throttle=("power cap",), processes=(GpuProcess(pid=777, name="python", memory_bytes=int(GIB)),)
     )
-    return snapshot(gpus=4, **{}) if False else replace(snapshot(), gpus=(gpus[0], busy, lost, gpus[3]))
+    return replace(snapshot(), gpus=(gpus[0], busy, lost, gpus[3]))
 
 
 def no_gpu() -> Snapshot:
@@ -366,7 +396,3 @@ def no_gpu() -> Snapshot:
 
 def stale() -> Snapshot:
     return replace(snapshot(), engine=engine("tree", age=12.0))
-
-
-SCENES: dict[str, ScriptedSource] = {}
-__all__ = ["NoDaemon"]

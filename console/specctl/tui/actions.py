@@ -41,7 +41,7 @@ ACTIONS: tuple[Action, ...] = (
         help="close this console; daemon and server keep running",
         always=True,
     ),
-    Action(id="logs", key="l", label="logs", help="the server's output, with follow and search by scrolling"),
+    Action(id="logs", key="l", label="logs", help="the server's output, followed or held"),
     Action(id="note", key="n", label="note", help="write a line into the event history", commands=True),
     Action(id="stop", key="s", label="stop", help="drain and stop the server (asks first)", commands=True),
     Action(

@@ -60,6 +60,8 @@ class ConsoleApp(App[int]):
         self._store = Store(socket=socket, read_only=read_only, now=clock())
         self._main = MainScreen(glyphs)
         self._settling: asyncio.TimerHandle | None = None
+        self._counting: asyncio.TimerHandle | None = None
+        self._painted = False
         self._filled = False
         self._log_next: int | None = None
         self._log_run: int | None = None
@@ -68,6 +70,11 @@ class ConsoleApp(App[int]):
     @property
     def view(self) -> View:
         return self._store.view
+
+    @property
+    def idle(self) -> bool:
+        """Nothing that arrived waits to be painted."""
+        return self._painted and self._main.is_attached and bool(self._main.size)
 
     def on_load(self) -> None:
         found, self._problems = themes.load_themes(self._environ)
@@ -146,6 +153,7 @@ class ConsoleApp(App[int]):
 
     def _soon(self) -> None:
         """Paint once for everything that arrives within a moment."""
+        self._painted = False
         if self._settling is None:
             self._settling = asyncio.get_running_loop().call_later(SETTLE_S, self._paint)
 
@@ -153,11 +161,21 @@ class ConsoleApp(App[int]):
         self._settling = None
         if not self._running or not self._main.is_attached:
             return
+        self._painted = True
         view = self._store.tick(self._monotonic())
         if self.screen is self._main or isinstance(self.screen, ModalScreen):
             self._main.show(view)
         if view.asking or (view.pending and not view.pending.state.is_final):
-            self._settling = asyncio.get_running_loop().call_later(PENDING_TICK_S, self._paint)
+            self._count_up()
+
+    def _count_up(self) -> None:
+        """While a flip is under way its milliseconds move."""
+        if self._counting is None:
+            self._counting = asyncio.get_running_loop().call_later(PENDING_TICK_S, self._counted)
+
+    def _counted(self) -> None:
+        self._counting = None
+        self._soon()
 
     # Commands go down.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from specctl.tui.text import Line, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,15 @@ class Glyphs:
 
     def text(self, value: str) -> str:
         """`value` as this terminal can show it."""
-        return value.encode("ascii", "replace").decode() if self.ascii else value
+        if not self.ascii or value.isascii():
+            return value
+        return value.replace("…", "~").encode("ascii", "replace").decode()
+
+    def lines(self, lines: Sequence[Line]) -> list[Line]:
+        """The last step of every painter, because cutting a line to its width adds a mark."""
+        if not self.ascii:
+            return list(lines)
+        return [tuple(Span(self.text(span.text), span.role) for span in line) for line in lines]
 
 
 UNICODE = Glyphs(

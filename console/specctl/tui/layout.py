@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
+from specctl.core.states import ServerState
 from specctl.tui.text import Line
 from specctl.tui.views import chart, footer, gpus, modes, numbers, server, tables
 from specctl.tui.views.frame import Frame
@@ -29,6 +30,8 @@ PAINTERS: dict[str, Painter] = {
 }
 WIDE = 120
 LEAST_CHART = 5
+LOW = 18
+BY_MODE = 46
 
 
 class Place(NamedTuple):
@@ -71,7 +74,9 @@ def plan(frame: Frame) -> list[Place]:
         _plan_stage(stack, frame)
     else:
         want = numbers.numbers_height(frame)
-        stack.row(want if stack.room > want else 3, ("numbers", 0))
+        if frame.height < LOW:
+            want -= 1
+        stack.row(want if stack.room > want else 2, ("numbers", 0))
         (_plan_wide if frame.width >= WIDE and stack.room >= 26 else _plan_narrow)(stack, frame)
     return [*stack.places, Place("footer", 0, frame.height - 1, frame.width, 1)]
 
@@ -83,12 +88,11 @@ def _plan_stage(stack: _Stack, frame: Frame) -> None:
         stack.row(room, ("stage", 0))
         return
     steps = len(frame.snapshot.server.steps)
-    resting = frame.snapshot.server.state.is_resting
+    ended = frame.snapshot.server.state not in (ServerState.PREFLIGHT, ServerState.STARTING)
     table = min(gpus.gpus_rows(frame), max(2, room // 4))
-    log = max(3, room // 4)
     lower = max(4, room // 6)
-    wanted = room - table - (lower if room >= 18 else 0) - (0 if resting else log)
-    stack.row(min(max(3, wanted), max(3, room - 3) if resting else steps + 3), ("stage", 0))
+    wanted = room - table - (lower if room >= 18 else 0) - (0 if ended else 3)
+    stack.row(max(3, wanted if ended else min(wanted, steps + 3)), ("stage", 0))
     stack.row(table, ("gpus", 0))
     if room >= 18:
         stack.row(lower, ("events", 0))
@@ -100,17 +104,20 @@ def _plan_narrow(stack: _Stack, frame: Frame) -> None:
     table = gpus.gpus_rows(frame)
     lists = tables.by_mode_rows(frame)
     room = stack.room
-    if frame.snapshot is not None and table - 1 > max(4, room - LEAST_CHART - lists - 2 - 1):
-        across = max(1, frame.width // 38)
+    least = LEAST_CHART - (frame.height < LOW)
+    if frame.snapshot is not None and table - 1 > max(4, room - least - lists - 3):
+        across = gpus.across(frame.width, table - 1, max(1, room - least - lists - 1))
         table = 1 + -(-(table - 1) // across)
-    spare = room - LEAST_CHART - table - lists
+    spare = room - least - table - lists
     log = 0 if spare < 2 else min(6, 2 + (spare - 2) // 3)
     if spare < 0:
         # Too low for all: the lists give way first, then the table shrinks to the GPUs in trouble.
         lists = lists if room >= 12 else 0
-        table = max(2, room - LEAST_CHART - lists)
+        table = min(table, max(2, room - least - lists))
         spare = 0
     charts = max(3, room - table - lists - log)
+    # An odd number of rows has a middle for the label.
+    charts -= 1 if charts > 5 and charts % 2 == 0 else 0
     stack.row(charts, ("tokens", half), ("length", 0))
     stack.row(table, ("gpus", 0))
     stack.row(lists, ("by-mode", min(half + 4, 44)), ("events", 0))
@@ -119,16 +126,16 @@ def _plan_narrow(stack: _Stack, frame: Frame) -> None:
 
 def _plan_wide(stack: _Stack, frame: Frame) -> None:
     half = frame.width // 2
-    table = gpus.gpus_rows(frame)
-    lists = max(tables.by_mode_rows(frame), 8)
+    table = max(gpus.gpus_rows(frame), tables.by_mode_rows(frame))
     room = stack.room
-    charts = max(8, min(16, (room - table - lists) * 3 // 5))
+    charts = max(9, min(15, (room - table - 6) // 2)) | 1
     stack.row(charts, ("tokens", half), ("length", 0))
-    stack.row(min(table, max(3, room - charts - lists - 4)), ("gpus", 0))
-    stack.row(lists, ("by-mode", 46), ("events", 0))
+    stack.row(min(table, max(4, room - charts - 8)), ("gpus", frame.width - BY_MODE), ("by-mode", 0))
+    stack.row(max(4, min(8, stack.room // 2)), ("events", 0))
     stack.row(stack.room, ("log", 0))
 
 
 def paint(frame: Frame, place: Place) -> list[Line]:
     """The lines of one panel at its place."""
-    return PAINTERS[place.panel](replace(frame, width=place.width, height=place.height))
+    lines = PAINTERS[place.panel](replace(frame, width=place.width, height=place.height))
+    return frame.glyphs.lines(lines)

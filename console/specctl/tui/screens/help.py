@@ -35,7 +35,7 @@ class HelpScreen(Screen[None]):
         width = self.size.width - 2
         lines = help_lines(Frame(self._view, width, self.size.height, self._glyphs))
         self._text.styles.width, self._text.styles.height = width, len(lines)
-        self._text.show(lines)
+        self._text.show(self._glyphs.lines(lines))
         self._hint.show(
             [(Span(" esc", Role.KEY), Span(" back   ", Role.DIM), Span("up down", Role.KEY), Span(" scroll", Role.DIM))]
         )

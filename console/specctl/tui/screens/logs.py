@@ -86,8 +86,14 @@ class LogScreen(Screen[None]):
         if self._problem:
             title = (*title, Span("  ! " + self._glyphs.text(clean(self._problem)), Role.BAD))
         count = (Span(f"{self._log.line_count:,} lines ", Role.DIM),)
-        self._title.show([spread(title, count, self.size.width)])
-        keys = (("esc", "back"), ("f", "follow or hold"), ("g G", "top, bottom"), ("q", "detach"))
+        self._title.show(self._glyphs.lines([spread(title, count, self.size.width)]))
+        keys = (
+            ("esc", "back"),
+            ("f", "follow or hold"),
+            ("g G", "top, bottom"),
+            ("left right", "long lines"),
+            ("q", "detach"),
+        )
         hint = [span for key, what in keys for span in (Span(f" {key}", Role.KEY), Span(f" {what}  ", Role.DIM))]
         self._hint.show([tuple(hint)])
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from specctl.core.events import HistoryPoint
 from specctl.core.states import FlipState
 from specctl.tui.actions import marker_letters
-from specctl.tui.format import compact, duration
+from specctl.tui.format import duration
 from specctl.tui.store import View
 from specctl.tui.text import Line, Role, Span
 from specctl.tui.views.frame import Frame, fill, header, mode_role
@@ -176,6 +176,14 @@ def _chart(
     return fill(lines, frame.height)
 
 
+def _short(value: float) -> str:
+    """A round number in as few characters as it needs: 0, 250, 1.5k, 3k."""
+    for limit, unit in ((1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:g}{unit}"
+    return f"{value:g}"
+
+
 def tokens_chart(frame: Frame) -> list[Line]:
     """tok/s; the scale starts at 0 and ends at a round number."""
     return _chart(
@@ -183,7 +191,7 @@ def tokens_chart(frame: Frame) -> list[Line]:
         "tok/s",
         lambda p: p.tokens_per_second,
         lambda values: (0.0, nice_top(max(values, default=0.0))),
-        lambda v: compact(v) if v >= 10 or v == 0 else f"{v:.1f}",
+        _short,
     )
 
 

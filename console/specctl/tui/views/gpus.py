@@ -9,6 +9,8 @@ from specctl.tui.views.frame import Frame, fill, header
 from specctl.tui.views.server import bar
 
 BAR = 8
+FULL_CELL = 35
+SMALL_CELL = 17
 
 
 def _role(reading: Reading, lag: float, role: Role = Role.TEXT) -> Role:
@@ -95,26 +97,31 @@ def _columns(frame: Frame) -> list[Span]:
     ]
 
 
-def _half(frame: Frame, gpu: Gpu, width: int) -> Line:
+def _cell(frame: Frame, gpu: Gpu, width: int) -> Line:
+    """One GPU in a fraction of a line: as much as `width` holds, utilization and memory first."""
     lag = frame.view.lag
     head = (Span(" "), cell(str(gpu.index), 2, Role.STRONG))
     if gpu.lost is not None:
-        return crop((*head, Span(" LOST ", Role.BAD), Span(frame.foreign(gpu.lost), Role.BAD)), width)
+        return crop((*head, Span(" LOST ", Role.BAD), Span(frame.foreign(gpu.lost), Role.BAD)), width - 1)
     note = note_of(frame, gpu)
-    mark = (Span(" !", Role.WARN),) if note.text else ()
-    return crop(
-        (
-            *head,
-            cell(_whole(gpu.utilization, " %"), 5, _role(gpu.utilization, lag, Role.STRONG), right=True),
-            cell(memory_text(gpu.memory_used, gpu.memory_total), 12, _role(gpu.memory_used, lag), right=True),
-            cell(_whole(gpu.power, " W"), 6, _role(gpu.power, lag), right=True),
-            cell(_whole(gpu.temperature, f"{frame.glyphs.degree}C"), 5, _role(gpu.temperature, lag), right=True),
-            *mark,
-            Span(" "),
-            *([note] if note.text and width > 50 else []),
-        ),
-        width,
+    utilization = cell(_whole(gpu.utilization, " %"), 5, _role(gpu.utilization, lag, Role.STRONG), right=True)
+    mark = Span(" !" if note.text else "  ", Role.WARN)
+    if width < FULL_CELL:
+        used = gibibytes(gpu.memory_used)
+        memory = cell(DASH if used is None else f"{used:.0f}G", 5, _role(gpu.memory_used, lag), right=True)
+        return crop((*head, utilization, memory, mark), width - 1)
+    degree = f"{frame.glyphs.degree}C"
+    line = (
+        *head,
+        utilization,
+        cell(memory_text(gpu.memory_used, gpu.memory_total), 12, _role(gpu.memory_used, lag), right=True),
+        cell(_whole(gpu.power, " W"), 6, _role(gpu.power, lag), right=True),
+        cell(_whole(gpu.temperature, degree), 5, _role(gpu.temperature, lag), right=True),
+        mark,
+        Span(" "),
+        note,
     )
+    return crop(line, width - 1)
 
 
 def host_line(frame: Frame) -> Line:
@@ -134,10 +141,22 @@ def host_line(frame: Frame) -> Line:
     return tuple(parts)
 
 
+def _no_gpu(frame: Frame) -> list[Line]:
+    """Why there is no GPU, and what the host does; one line where it fits."""
+    assert frame.snapshot is not None
+    why = Span(f" no GPU: {frame.foreign(frame.snapshot.gpu_note) or 'none found'}", Role.DIM)
+    host = host_line(frame)
+    if width_of((why,)) + width_of(host) + 2 <= frame.width:
+        return [(why, Span("  "), *host)]
+    return [crop((why,), frame.width), crop((Span(" "), *host), frame.width)]
+
+
 def gpus_rows(frame: Frame) -> int:
     """Lines that the table wants, its header included."""
-    if frame.snapshot is None or not frame.snapshot.gpus:
-        return 1 + (2 if frame.width < 76 else 1)
+    if frame.snapshot is None:
+        return 2
+    if not frame.snapshot.gpus:
+        return 1 + len(_no_gpu(frame))
     return 1 + len(frame.snapshot.gpus)
 
 
@@ -146,13 +165,7 @@ def gpus(frame: Frame) -> list[Line]:
     if snapshot is None:
         return fill([header(frame, "GPU")], frame.height)
     if not snapshot.gpus:
-        why = f" no GPU: {frame.foreign(snapshot.gpu_note) or 'none found'}"
-        host = host_line(frame)
-        if frame.height > 2 or len(why) + width_of(host) + 3 > frame.width:
-            lines: list[Line] = [(Span(why, Role.DIM),), (Span(" "), *host)]
-        else:
-            lines = [(Span(why + "  ", Role.DIM), *host)]
-        return fill([header(frame, "GPU"), *(crop(line, frame.width) for line in lines)], frame.height)
+        return fill([header(frame, "GPU"), *_no_gpu(frame)], frame.height)
     rows = frame.height - 1
     if len(snapshot.gpus) <= rows and frame.width >= 76:
         lines = [header(frame, "GPU", columns=_columns(frame)), *(_row(frame, gpu) for gpu in snapshot.gpus)]
@@ -160,15 +173,21 @@ def gpus(frame: Frame) -> list[Line]:
     return fill(_packed(frame, snapshot.gpus, rows), frame.height)
 
 
+def across(width: int, count: int, rows: int) -> int:
+    """GPUs a line, so that `count` fit `rows` lines if that can be: in full cells, else in small ones."""
+    full = max(1, width // FULL_CELL)
+    return full if full * rows >= count else max(full, width // SMALL_CELL)
+
+
 def _packed(frame: Frame, all_gpus: tuple[Gpu, ...], rows: int) -> list[Line]:
     """Several GPUs a line. Those in trouble come first when not all fit, and the header says how many are hidden."""
-    across = max(1, frame.width // 38)
+    wide = across(frame.width, len(all_gpus), rows)
     shown = list(all_gpus)
-    if len(shown) > rows * across:
+    if len(shown) > rows * wide:
         shown.sort(key=lambda g: (g.lost is None, not g.throttle, g.index))
-        shown = sorted(shown[: rows * across], key=lambda g: g.index)
+        shown = sorted(shown[: rows * wide], key=lambda g: g.index)
     hidden = len(all_gpus) - len(shown)
-    used = -(-len(shown) // across)
+    used = -(-len(shown) // wide)
     per = -(-len(shown) // max(1, used))
     width = frame.width // max(1, per)
     lines: list[Line] = [header(frame, "GPU", [Span(f"{hidden} more", Role.WARN)] if hidden else [])]
@@ -177,6 +196,6 @@ def _packed(frame: Frame, all_gpus: tuple[Gpu, ...], rows: int) -> list[Line]:
         for column in range(per):
             place = column * used + row
             if place < len(shown):
-                line = beside(line, _half(frame, shown[place], width), column * width)
+                line = beside(line, _cell(frame, shown[place], width), column * width)
         lines.append(line)
     return lines

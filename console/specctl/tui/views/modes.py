@@ -96,9 +96,9 @@ def _under_way(frame: Frame) -> Line:
     ranks = f", {flip.ranks_confirmed}/{flip.ranks_total} ranks" if flip.ranks_total else ""
     known = {
         FlipState.REQUESTED: "requested",
-        FlipState.ACKNOWLEDGED: "acknowledged, waits for the next decode round",
+        FlipState.ACKNOWLEDGED: "acknowledged, waits for the next round",
     }.get(flip.state, str(flip.state))
-    text = f"flip e{flip.epoch} {_route(frame, flip)}: {known}, {_elapsed_ms(frame, flip)}{ranks}"
+    text = f"flip e{flip.epoch} {_route(frame, flip)}  {_elapsed_ms(frame, flip)}{ranks}: {known}"
     return (Span(text, Role.BUSY),)
 
 
@@ -134,6 +134,16 @@ def _greyed(frame: Frame) -> Line:
         return (Span(f"{frame.glyphs.cross} no flips: {frame.foreign(next(iter(reasons.values())))}", Role.WARN),)
     text = "; ".join(f"{name}: {frame.foreign(reason)}" for name, reason in reasons.items())
     return (Span(f"{frame.glyphs.cross} {text}", Role.WARN),)
+
+
+def short_flip(frame: Frame, flip: Flip) -> Line:
+    """A flip's outcome for a narrow list: route, result, who."""
+    route = (Span(_route(frame, flip), Role.STRONG),)
+    if flip.state is not FlipState.CONFIRMED:
+        return flip_words(frame, flip)
+    took = f" {milliseconds(flip.latency_ms)} ms" if flip.latency_ms is not None else " confirmed"
+    who = frame.foreign(flip.actor) if flip.actor else str(flip.cause)
+    return (*route, Span(took, Role.OK), Span(f" {who}", Role.DIM))
 
 
 def flip_words(frame: Frame, flip: Flip) -> Line:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specctl.core.snapshot import EngineNumbers, Reading
 from specctl.tui.format import (
@@ -98,14 +98,28 @@ def _oldest(readings: tuple[Reading, ...], lag: float) -> float | None:
     return max(ages, default=None)
 
 
+def shared_age(frame: Frame) -> str | None:
+    """The age of the numbers when all that are known are equally old; it then stands in the header, once."""
+    engine = frame.snapshot.engine if frame.snapshot else EngineNumbers()
+    known = [r for item in NUMBERS for r in item.readings(engine) if r.is_known]
+    ages = {rough(age) if (age := _oldest((r,), frame.view.lag)) is not None else None for r in known}
+    return ages.pop() if len(ages) == 1 else None
+
+
+def _has_header(frame: Frame) -> bool:
+    """A low terminal gives the panel an even number of lines: labels and values only."""
+    return frame.height % 2 == 1
+
+
 def _columns(frame: Frame) -> list[tuple[str, str, Role, int]]:
     """(label, value, role, width) of each number."""
     engine = frame.snapshot.engine if frame.snapshot else EngineNumbers()
     out = []
+    shared = shared_age(frame) if _has_header(frame) else None
     for item in NUMBERS:
         age = _oldest(item.readings(engine), frame.view.lag)
         value = item.text(engine)
-        label = item.label if age is None else f"{item.label} {rough(age)} old"
+        label = item.label if age is None or shared else f"{item.label} {rough(age)} old"
         role = Role.STALE if age is not None else Role.DIM if value == DASH else Role.STRONG
         out.append((label, value, role, max(item.least, len(label), len(value))))
     return out
@@ -124,7 +138,7 @@ def _bands(frame: Frame) -> list[list[tuple[str, str, Role, int]]]:
 
 
 def numbers_height(frame: Frame) -> int:
-    return 1 + 2 * len(_bands(frame))
+    return 1 + 2 * len(_bands(replace(frame, height=1)))
 
 
 def numbers(frame: Frame) -> list[Line]:
@@ -133,12 +147,15 @@ def numbers(frame: Frame) -> list[Line]:
     # What a wide terminal has to spare goes between the columns.
     spare = frame.width - 2 - sum(c[3] + 2 for c in bands[0]) if len(bands) == 1 else 0
     gap = 2 + max(0, min(6, spare // max(1, len(bands[0]))))
-    lines = [header(frame, "now", [Span(f"over {engine.window_s:.0f} s", Role.DIM)])]
+    shared = shared_age(frame)
+    remark = Span(f"{shared} old", Role.STALE) if shared else Span(f"over {engine.window_s:.0f} s", Role.DIM)
+    lines = [header(frame, "now", [remark])] if _has_header(frame) else []
     for band in bands:
         labels: list[Span] = [Span(" ")]
         values: list[Span] = [Span(" ")]
-        for label, value, role, width in band:
-            labels.append(cell(label, width + gap, Role.STALE if role is Role.STALE else Role.DIM))
-            values.append(cell(value, width + gap, role))
+        for index, (label, value, role, width) in enumerate(band):
+            width += gap if index < len(band) - 1 else 0
+            labels.append(cell(label, width, Role.STALE if role is Role.STALE else Role.DIM))
+            values.append(cell(value, width, role))
         lines.extend((crop(labels, frame.width), crop(values, frame.width)))
     return lines

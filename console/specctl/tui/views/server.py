@@ -6,7 +6,7 @@ from specctl.core.snapshot import ServerInfo, StartStep
 from specctl.core.states import ServerState, StepStatus
 from specctl.tui.format import DASH, STALE_AFTER_S, clock, duration, rough
 from specctl.tui.store import LinkState
-from specctl.tui.text import EMPTY, Line, Role, Span, cell, crop, spread, take_fitting, width_of, wrap
+from specctl.tui.text import EMPTY, Line, Role, Span, cell, crop, ellipsize, spread, take_fitting, width_of, wrap
 from specctl.tui.views.frame import Frame, fill, header
 
 _CHIPS = {
@@ -16,6 +16,9 @@ _CHIPS = {
     ServerState.FAILED: Role.CHIP_BAD,
     ServerState.STOPPED: Role.CHIP_IDLE,
 }
+
+
+LEAST_MODEL = 26
 
 
 def _name(model: str | None) -> str:
@@ -59,7 +62,8 @@ def server_line(frame: Frame) -> list[Line]:
         what = (*what, Span(" + ", Role.DIM), Span(draft))
     left = (Span(" "), *chip, Span(" "), *what)
     run = EMPTY if server.run is None else (Span("run ", Role.DIM), Span(str(server.run)))
-    host = (Span(frame.foreign(snapshot.daemon.host), Role.DIM),) if snapshot.daemon.host else EMPTY
+    name = ellipsize(frame.foreign(snapshot.daemon.host.partition(".")[0]), 20)
+    host = (Span(name, Role.DIM),) if name else EMPTY
     now = (Span(clock(frame.view.clock), Role.DIM),)
     wide = frame.width >= 120
     engine = (
@@ -67,7 +71,7 @@ def server_line(frame: Frame) -> list[Line]:
     )
     profile = (Span("profile ", Role.DIM), Span(frame.foreign(server.profile))) if wide and server.profile else EMPTY
     lock = (Span("READ-ONLY", Role.WARN),) if frame.view.read_only or snapshot.daemon.read_only else EMPTY
-    room = max(24, frame.width - width_of(left) - 3)
+    room = frame.width - min(width_of(left), width_of(chip) + LEAST_MODEL) - 3
     right = take_fitting((lock, _uptime(frame, server), run, host, now, profile, engine), room)
     return [spread(left, (*right, Span(" ")), frame.width)]
 
@@ -182,12 +186,12 @@ def _step_line(frame: Frame, step: StartStep, name_width: int) -> Line:
     share = step.fraction
     if running and share is None and step.seconds is not None and step.usual_s:
         share = min(0.99, step.seconds / step.usual_s)
-    if frame.width >= 76:
-        line.extend(bar(share, BAR, frame, Role.BUSY) if running and share is not None else (Span(" " * BAR),))
     seconds = DASH if step.seconds is None else f"{step.seconds:.1f} s"
     line.append(cell(seconds, 9, Role.STRONG if running else Role.TEXT, right=True))
     usual = f" of ~{step.usual_s:.0f} s" if step.usual_s and step.status is not StepStatus.DONE else ""
     line.append(cell(usual, 11, Role.DIM))
+    if frame.width >= 76 and running and share is not None:
+        line.extend((Span(" "), *bar(share, BAR, frame, Role.BUSY)))
     line.append(Span(" " + frame.foreign(step.detail), Role.DIM))
     return crop(line, frame.width)
 

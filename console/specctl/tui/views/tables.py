@@ -7,7 +7,10 @@ from specctl.core.snapshot import ModeNumbers
 from specctl.tui.format import DASH, adaptive, clock, compact, is_stale, number
 from specctl.tui.text import Line, Role, Span, cell, crop
 from specctl.tui.views.frame import Frame, fill, header, mode_role
-from specctl.tui.views.modes import flip_words
+from specctl.tui.views.modes import flip_words, short_flip
+
+# Below this a list shows the short form of an event.
+NARROW = 64
 
 _COLUMNS = (("rounds", 8), ("tokens", 8), ("L", 6), ("tok/s", 8))
 
@@ -56,10 +59,13 @@ _KIND_ROLES = {EventKind.ALERT: Role.BAD, EventKind.STATE: Role.STRONG, EventKin
 def event_line(frame: Frame, event: Event) -> Line:
     """Time, kind and what happened; a flip with its route, outcome, latency and who."""
     head = (Span(f" {clock(event.at)} ", Role.DIM),)
+    if event.flip is not None and frame.width < NARROW:
+        return (*head, *short_flip(frame, event.flip))
     if event.flip is not None:
         return (*head, Span("flip ", Role.DIM), *flip_words(frame, event.flip))
     role = _KIND_ROLES.get(event.kind, Role.TEXT)
-    return (*head, Span(f"{event.kind} ", Role.DIM), Span(frame.foreign(event.message), role))
+    kind = f"{event.kind} " if frame.width >= NARROW or event.kind is EventKind.ALERT else ""
+    return (*head, Span(kind, Role.DIM), Span(frame.foreign(event.message), role))
 
 
 def events(frame: Frame) -> list[Line]:
