@@ -107,8 +107,6 @@ class Daemon:
     def _on_child(self) -> None:
         run = self.supervisor.current
         known = {run.child.pid} if run is not None and run.child is not None else set()
-        if (pid := self.snapshots.gpu_helper_pid) is not None:
-            known.add(pid)
         reap_orphans(known)
 
 

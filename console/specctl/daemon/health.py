@@ -35,7 +35,7 @@ class Health:
             why = f": {self.metrics_error}" if self.metrics_error else ""
             return f"metrics stale: the last page is {self.metrics_age:.0f} s old{why}", None
         if self.patch_expected and self.patch is PatchStatus.REFUSED:
-            return f"patch refused: {self.patch_reason or 'no reason given'}", "Flips need the engine patch: see `specctl engine check`"
+            return f"patch refused: {self.patch_reason or 'no reason given'}", "See `specctl engine check`"
         if self.patch_expected and self.patch is PatchStatus.ABSENT:
             return (
                 f"patch absent: {self.patch_reason or 'the server does not read it back'}",

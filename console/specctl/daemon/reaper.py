@@ -66,10 +66,10 @@ class Member:
 
 @dataclass(slots=True)
 class RunMembers:
-    """The processes of one run: those with the run's marker, in the root's session, or below a member.
+    """The processes of one run: with the run's marker, in the root's session, orphaned to us, or below a member.
 
     Once proven, a process stays a member by identity, even when it overwrites its environment or leaves the
-    session. Never the daemon itself.
+    session. Never the daemon itself, and never a child that the daemon started for itself: those stay in its session.
     """
 
     marker: str
@@ -89,7 +89,11 @@ class RunMembers:
         for pid, stat in stats.items():
             if pid in proven:
                 continue
-            if (session_is_ours and stat.sid == self.root.pid) or read_marker(pid) == self.marker:
+            if (
+                (session_is_ours and stat.sid == self.root.pid)
+                or self._is_orphan(stat)
+                or read_marker(pid) == self.marker
+            ):
                 proven.add(pid)
         grew = True
         while grew:
@@ -99,6 +103,15 @@ class RunMembers:
         self._proven = {Identity(pid, stats[pid].start_ticks, boot) for pid in proven}
         living = [identity for identity in self._proven if not stats[identity.pid].is_zombie]
         return [Member(identity, stats[identity.pid]) for identity in sorted(living, key=lambda i: i.pid)]
+
+    def _is_orphan(self, stat: ProcessStat) -> bool:
+        """As subreaper we become the parent of orphans below us, and only the run has children in other sessions."""
+        return (
+            self.root.pid > 1
+            and stat.ppid == os.getpid()
+            and stat.sid != os.getsid(0)
+            and stat.start_ticks >= self.root.start_ticks
+        )
 
     def signal_all(self, signum: signal.Signals) -> list[Member]:
         """Signals every living member by pidfd; returns those that were living."""

@@ -31,10 +31,6 @@ class SnapshotMaker:
         self._seq = 0
         self.history = History()
 
-    @property
-    def gpu_helper_pid(self) -> int | None:
-        return self._gpus.pid
-
     async def run(self) -> None:
         gpu_task = asyncio.create_task(self._gpus.run())
         try:

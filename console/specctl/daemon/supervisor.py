@@ -428,6 +428,8 @@ class Supervisor:
         assert run.child is not None
         assert run.members is not None
         run.exited, run.exit_code = True, run.child.exit_code()
+        if run.log is not None and self.info.state is ServerState.STARTING:
+            self._log_lines(run, m.LogLines(run.number, run.log.refresh()))
         if run.stopper is not None:
             return
         # Nobody asked for it. What it left behind goes first: an exit is not an end while descendants live.

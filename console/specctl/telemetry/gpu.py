@@ -59,7 +59,6 @@ class GpuMonitor:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            start_new_session=True,
             limit=1 << 20,
         )
         self._process = process

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import sys
 from typing import Any
 
@@ -28,6 +29,8 @@ def _wait(seconds: float) -> bool:
 
 def main(period_s: float = 1.0) -> int:
     """0 when told to end, 3 when this machine has no NVML, 1 when the driver stopped answering."""
+    # It stays in the daemon's session and group: a Ctrl-C there is the daemon's business.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         import pynvml
 
