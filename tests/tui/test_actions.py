@@ -10,6 +10,8 @@ from dataclasses import replace
 import pytest
 import scripted as s
 from scenes import NARROW_SIZE, SCENES, make_app, screen_text, settle
+from textual.pilot import Pilot
+
 from specctl.core.errors import Refused
 from specctl.core.events import Event, EventKind
 from specctl.core.modes import Mode
@@ -17,7 +19,6 @@ from specctl.core.snapshot import ModeInfo
 from specctl.core.states import FlipState
 from specctl.tui.actions import ACTIONS, RESERVED_KEYS, mode_keys
 from specctl.tui.app import ConsoleApp
-from textual.pilot import Pilot
 
 
 @asynccontextmanager
@@ -60,7 +61,9 @@ async def test_a_flip_is_followed_from_request_to_confirmation() -> None:
         source.push(s.snapshot(seq=2, at=s.NOW + 1, speculation=s.speculation("tree", pending=s.PENDING)))
         await settle(pilot, lambda: "acknowledged" in text())
         done = s.flip(42, "chain", "tree", reason="")
-        source.push(s.snapshot("chain", seq=3, at=s.NOW + 2, speculation=s.speculation("chain", epoch=42, last_flip=done)))
+        source.push(
+            s.snapshot("chain", seq=3, at=s.NOW + 2, speculation=s.speculation("chain", epoch=42, last_flip=done))
+        )
         await settle(pilot, lambda: "[CHAIN]" in text())
         assert "e42 tree → chain confirmed in 38 ms" in text()
 
@@ -260,7 +263,13 @@ async def test_events_come_newest_first_and_a_flip_is_one_line() -> None:
 
 
 def test_mode_keys_are_first_letters_and_never_an_actions_key() -> None:
-    modes = [Mode("tree", 2, 4, 16), Mode("turbo", 2, 2, 4), Mode("slow", 1, 1, 2), Mode("q", 1, 1, 2), Mode("off", 0, 1, 1)]
+    modes = [
+        Mode("tree", 2, 4, 16),
+        Mode("turbo", 2, 2, 4),
+        Mode("slow", 1, 1, 2),
+        Mode("q", 1, 1, 2),
+        Mode("off", 0, 1, 1),
+    ]
     keys = mode_keys(modes)
     assert keys == {"t": "tree", "u": "turbo", "o": "slow", "1": "q", "f": "off"}
     assert not set(keys) & ({a.key for a in ACTIONS} | RESERVED_KEYS)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from specctl.core.exitcodes import ExitCode
+
+if TYPE_CHECKING:
+    from specctl.tui.source import Source
 
 __all__ = ["run"]
 
@@ -16,7 +20,7 @@ def run(socket: Path, *, mouse: bool = True, read_only: bool = False) -> int:
 
     0 after a detach; 143, 129, 130 after SIGTERM, SIGHUP, SIGINT, with the terminal restored; 2 without a terminal.
     """
-    from specctl.tui.terminal import Keeper, missing_tty
+    from specctl.tui.terminal import missing_tty
 
     if name := missing_tty():
         print(  # noqa: T201
@@ -25,14 +29,21 @@ def run(socket: Path, *, mouse: bool = True, read_only: bool = False) -> int:
             file=sys.stderr,
         )
         return int(ExitCode.USAGE)
+    from specctl.tui.remote import RemoteSource
+
+    return run_source(RemoteSource(socket), socket, mouse=mouse, read_only=read_only)
+
+
+def run_source(source: Source, socket: Path, *, mouse: bool = True, read_only: bool = False) -> int:
+    """The same on any source; standard input, output and error must be a terminal."""
     from specctl.tui.app import ConsoleApp
     from specctl.tui.glyphs import glyphs_for
-    from specctl.tui.remote import RemoteSource
+    from specctl.tui.terminal import Keeper, drop_unwritable
 
     environ = dict(os.environ)
     keeper = Keeper()
     app = ConsoleApp(
-        RemoteSource(socket),
+        source,
         socket=str(socket),
         read_only=read_only,
         environ=environ,
@@ -43,6 +54,7 @@ def run(socket: Path, *, mouse: bool = True, read_only: bool = False) -> int:
         app.run(mouse=mouse)
     finally:
         keeper.ended()
+        drop_unwritable()
     code = app.return_code or 0
     if code == 0:
         print("specctl: detached; daemon and server keep running. Come back with: specctl", file=sys.stderr)  # noqa: T201

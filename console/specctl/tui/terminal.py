@@ -28,6 +28,18 @@ def missing_tty(streams: Sequence[tuple[str, TextIO | None]] | None = None) -> s
     return None
 
 
+def drop_unwritable() -> None:
+    """With the terminal gone, unwritten output must not turn the exit code into Python's 120."""
+    for stream, number in ((sys.__stdout__, 1), (sys.__stderr__, 2)):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            sink = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(sink, number)
+            os.close(sink)
+
+
 class Keeper:
     """Remembers the terminal's settings, and ends the process with them restored if it does not end by itself."""
 
