@@ -12,6 +12,7 @@ all tokens at once, and no token is ever touched by Python.
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -69,14 +70,19 @@ def copy_all_layer_kv_cache_cpu(data_ptrs: Tensor, strides: Tensor, tgt_loc: Ten
     if moved.numel() == 0:
         return
     target, source = tgt_loc.index_select(0, moved).long(), src_loc.index_select(0, moved).long()
-    slots = int(torch.maximum(target.max(), source.max())) + 1
+    slots = 1 << int(torch.maximum(target.max(), source.max())).bit_length()
     for address, stride in zip(data_ptrs.tolist(), strides.tolist(), strict=True):
         buffer = _slots_at(address, slots, stride)
         buffer.index_copy_(0, target, buffer.index_select(0, source))
 
 
+# Making a view costs more than the copy. A view of a buffer that has gone is harmless: nothing reads through it.
+@lru_cache(maxsize=1024)
 def _slots_at(address: int, slots: int, stride: int) -> Tensor:
-    """Memory at `address` as a tensor [slots, stride / itemsize], in the widest integers that divide a slot."""
+    """Memory at `address` as a tensor [slots, stride / itemsize], in the widest integers that divide a slot.
+
+    It may reach behind the buffer; nothing there is touched.
+    """
     dtype, size = (torch.int64, 8) if (stride | address) % 8 == 0 else (torch.uint8, 1)
     memory = (ctypes.c_byte * (slots * stride)).from_address(address)
     return torch.frombuffer(memory, dtype=dtype).view(slots, stride // size)

@@ -11,6 +11,9 @@ one short chain a request: plain lists are several times faster there than tenso
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -55,11 +58,12 @@ def build_tree_kernel_efficient_cpu(
     mode, n, bs = int(tree_mask_mode), draft_token_num, verified_seq_len.numel()
     if mode not in (_FULL_MASK, _QLEN_ONLY):
         raise NotImplementedError("tree_mask_mode QLEN_ONLY_BITPACKING: the CPU engine has no bit-packed tree masks")
-    parents = _parents(parent_list, selected_index, topk)
-    retrive_index.copy_(torch.arange(bs * n, device=parents.device).view(bs, n))
-    _write_links(parents, retrive_next_token, retrive_next_sibling)
-    mask, depths = _ancestors(parents, depth)
-    positions.view(bs, n).copy_(depths + verified_seq_len.unsqueeze(1))
+    shape = _shape(parent_list.long().numpy().tobytes(), selected_index.long().numpy().tobytes(), bs, n, topk, depth)
+    retrive_index.copy_(shape.numbers)
+    retrive_next_token.copy_(shape.next_token)
+    retrive_next_sibling.copy_(shape.next_sibling)
+    mask = shape.mask
+    torch.add(shape.depths, verified_seq_len.unsqueeze(1), out=positions.view(bs, n))
     if mode == _QLEN_ONLY:
         tree_mask[: bs * n * n].view(bs, n, n).copy_(mask)
         return
@@ -70,50 +74,70 @@ def build_tree_kernel_efficient_cpu(
         offset += size
 
 
-def _parents(parent_list: Tensor, selected_index: Tensor, topk: int) -> Tensor:
-    """Parent node of every node, int64 [bs, n]; -1 for node 0 and for a node whose parent was not selected."""
-    group = selected_index.div(topk, rounding_mode="floor")
-    parents = torch.full((group.shape[0], group.shape[1] + 1), -1, dtype=torch.int64, device=group.device)
-    if parent_list.shape[-1] == 0:
-        parents[:, 1:] = 0
-        return parents
-    candidate = parent_list.gather(1, group)
-    same = candidate.unsqueeze(2) == selected_index.unsqueeze(1)
-    node = _first_true(same)
-    parents[:, 1:] = torch.where(group == 0, 0, torch.where(node < 0, -1, node + 1))
-    return parents
+class _Shape(NamedTuple):
+    """What follows from candidates and selection alone: int64 [bs, n], and `mask` bool [bs, n, n]."""
+
+    numbers: Tensor
+    next_token: Tensor
+    next_sibling: Tensor
+    depths: Tensor
+    mask: Tensor
+
+
+# A chain has one shape, and narrow trees few: most rounds find theirs here.
+@lru_cache(maxsize=256)
+def _shape(parent_list: bytes, selected_index: bytes, bs: int, n: int, topk: int, depth: int) -> _Shape:
+    """Shape of a batch of trees, given by the bytes of the two int64 tensors."""
+    selected = torch.frombuffer(bytearray(selected_index), dtype=torch.int64).view(bs, n - 1)
+    parents = torch.zeros((bs, n), dtype=torch.int64)
+    if parent_list:
+        candidates = torch.frombuffer(bytearray(parent_list), dtype=torch.int64).view(bs, -1)
+        parents[:, 1:] = _parents(candidates, selected, topk)
+    parents[:, 0] = -1
+    next_token, next_sibling = _links(parents)
+    mask, depths = _ancestors(parents, depth)
+    return _Shape(torch.arange(bs * n).view(bs, n), next_token, next_sibling, depths, mask)
+
+
+def _parents(candidates: Tensor, selected: Tensor, topk: int) -> Tensor:
+    """Parent of nodes 1..n-1, int64 [bs, n - 1]; -1 for a node whose parent was not selected."""
+    group = selected.div(topk, rounding_mode="floor")
+    parent = candidates.gather(1, group)
+    node = _first_true(parent.unsqueeze(2) == selected.unsqueeze(1))
+    return torch.where(group == 0, 0, torch.where(node < 0, -1, node + 1))
 
 
 def _first_true(condition: Tensor) -> Tensor:
     """Smallest index along the last dimension where `condition` holds, -1 where it holds nowhere; int64."""
     width = condition.shape[-1]
     if width == 0:
-        return torch.full(condition.shape[:-1], -1, dtype=torch.int64, device=condition.device)
+        return torch.full(condition.shape[:-1], -1, dtype=torch.int64)
     # The largest of width, width - 1, ... 1 marks the first place; 0 marks none, and width - 0 must become -1.
-    rank = torch.arange(width, 0, -1, device=condition.device)
+    rank = torch.arange(width, 0, -1)
     first = width - (condition * rank).amax(-1)
     return first.masked_fill_(first == width, -1)
 
 
-def _write_links(parents: Tensor, next_token: Tensor, next_sibling: Tensor) -> None:
-    """First child and next sibling of every node, from `parents` [bs, n]."""
-    n = parents.shape[1]
-    nodes = torch.arange(n, device=parents.device)
-    is_child = parents.unsqueeze(1) == nodes.view(1, n, 1)
-    next_token.copy_(_first_true(is_child))
+def _links(parents: Tensor) -> tuple[Tensor, Tensor]:
+    """First child and next sibling of every node, int64 [bs, n] each, from `parents` [bs, n]."""
+    nodes = torch.arange(parents.shape[1])
+    is_child = parents.unsqueeze(1) == nodes.view(1, -1, 1)
+    return _first_true(is_child), _next_sibling(parents, nodes)
+
+
+def _next_sibling(parents: Tensor, nodes: Tensor) -> Tensor:
     later = nodes.unsqueeze(0) > nodes.unsqueeze(1)
-    known = (parents >= 0).unsqueeze(2)
-    is_sibling = (parents.unsqueeze(1) == parents.unsqueeze(2)) & later & known
-    next_sibling.copy_(_first_true(is_sibling))
+    same = parents.unsqueeze(1) == parents.unsqueeze(2)
+    return _first_true(same & later & (parents >= 0).unsqueeze(2))
 
 
 def _ancestors(parents: Tensor, depth: int) -> tuple[Tensor, Tensor]:
     """Who sees whom, bool [bs, n, n] (ancestors, self and always node 0), and how deep each node is, int64 [bs, n]."""
     bs, n = parents.shape
-    mask = torch.zeros((bs, n, n), dtype=torch.bool, device=parents.device)
+    mask = torch.zeros((bs, n, n), dtype=torch.bool)
     mask[:, :, 0] = True
     above = parents.clamp(min=0)
-    current = torch.arange(n, device=parents.device).expand(bs, n)
+    current = torch.arange(n).expand(bs, n)
     depths = (current > 0).to(torch.int64)
     mask.scatter_(2, current.unsqueeze(2), True)
     for _ in range(min(depth, n) - 1):
@@ -155,20 +179,14 @@ def verify_tree_greedy_cpu(
         retrive_next_sibling.tolist(),
         strict=True,
     )
-    nodes: list[int] = []
-    places: list[int] = []
-    counts: list[int] = []
+    # Arrays over the same memory: setting one element of a tensor costs fifty times as much.
+    accept, count, out = accept_index.numpy(), accept_token_num.numpy(), predicts.numpy()
     for row, (tokens, numbers, child, sibling) in enumerate(trees):
         path = _greedy_path(tokens, numbers, child, sibling, predicted, width)
-        counts.append(len(path) - 1)
-        nodes += path
-        places += range(row * width, row * width + len(path))
-    if not counts:
-        return
-    index = torch.tensor(nodes)
-    accept_index.view(-1).index_copy_(0, torch.tensor(places), index.to(accept_index.dtype))
-    accept_token_num.copy_(torch.tensor(counts))
-    predicts.index_copy_(0, index, target_predict.flatten().index_select(0, index).to(predicts.dtype))
+        accept[row, : len(path)] = path
+        count[row] = len(path) - 1
+        for node in path:
+            out[node] = predicted[node]
 
 
 def _greedy_path(
@@ -214,11 +232,9 @@ def reconstruct_indices_from_tree_mask(
     """
     bs, n = batch_size, draft_token_num
     ancestors = tree_mask[: bs * n * n].view(bs, n, n).bool().tril(-1)
-    nodes = torch.arange(n, device=ancestors.device)
+    nodes = torch.arange(n)
     positions.view(bs, n).copy_(ancestors.sum(-1) + verified_seq_len.view(bs, 1))
-    retrive_index.view(bs, n).copy_(torch.arange(bs * n, device=ancestors.device).view(bs, n))
+    retrive_index.view(bs, n).copy_(torch.arange(bs * n).view(bs, n))
     retrive_next_token.view(bs, n).copy_(_first_true(ancestors.transpose(1, 2)))
     parents = (ancestors * (nodes + 1)).amax(-1) - 1
-    later = nodes.unsqueeze(0) > nodes.unsqueeze(1)
-    is_sibling = (parents.unsqueeze(1) == parents.unsqueeze(2)) & later & (parents >= 0).unsqueeze(2)
-    retrive_next_sibling.view(bs, n).copy_(_first_true(is_sibling))
+    retrive_next_sibling.view(bs, n).copy_(_next_sibling(parents, nodes))

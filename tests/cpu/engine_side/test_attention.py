@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specctl_engine.cpu import attention
-from specctl_engine.cpu.attention import padded_length
+from specctl_engine.cpu.plan import padded_length
 
 SEEDS = st.integers(0, 2**31)
 HEADS = st.sampled_from([(4, 4, 16), (4, 2, 32), (6, 2, 8), (8, 1, 16)])
