@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from specctl.core.errors import UsageError
 from specctl.daemon.logs import RunLog
 
@@ -76,7 +77,9 @@ def test_reopened_log_counts_on_from_where_it_was(tmp_path: Path) -> None:
     log.refresh()
     again = RunLog(1, tmp_path, max_bytes=10, keep_files=1)
     again.refresh()
-    assert [(x.number, x.text) for x in again.page(tail=9).lines] == [(x.number, x.text) for x in log.page(tail=9).lines]
+    assert [(x.number, x.text) for x in again.page(tail=9).lines] == [
+        (x.number, x.text) for x in log.page(tail=9).lines
+    ]
 
 
 def test_grep_tail_and_limit(tmp_path: Path) -> None:

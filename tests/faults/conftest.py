@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+
 from faults.rig import Rig, marked
 from specctl.daemon.reaper import become_subreaper
 

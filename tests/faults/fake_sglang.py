@@ -250,7 +250,10 @@ def write_status(script: Script) -> None:
     if not folder or script.patch == "absent":
         return
     os.makedirs(folder, exist_ok=True)
-    body = {"status": script.patch, "reason": "signature of create_worker differs" if script.patch == "refused" else None}
+    body = {
+        "status": script.patch,
+        "reason": "signature of create_worker differs" if script.patch == "refused" else None,
+    }
     with open(os.path.join(folder, f"patch-{os.getpid()}.json"), "w") as file:
         json.dump(body, file)
 

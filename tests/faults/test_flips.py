@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from faults.rig import Rig
 from specctl.core.errors import Refused, UsageError
 from specctl.core.states import FlipCause, FlipState, ServerState

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
 import time
 
 import pytest
+
 from faults.rig import Rig, marked
 from specctl.core.states import ServerState
 from specctl.daemon import process

@@ -6,6 +6,7 @@ import asyncio
 import sys
 
 import pytest
+
 from faults.rig import Rig, marked
 from specctl.core.errors import Refused
 from specctl.core.states import PatchStatus, ServerState, StepStatus
