@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +14,20 @@ from sglang.srt.layers.moe.utils import speculative_moe_a2a_backend_context, spe
 from sglang.srt.model_executor.cuda_graph_config import Backend, Phase, check_cuda_graph_backend
 from sglang.srt.runtime_context import get_context, get_exec, get_spec
 from sglang.srt.speculative.adaptive_runtime_state import SpecRuntimeState
+from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
 from sglang.srt.speculative.spec_utils import draft_tp_context
 from sglang.srt.utils.common import get_available_gpu_memory
 
 from specctl_engine.modes import EngineMode
+
+logger = logging.getLogger("specctl_engine")
+
+_SPECULATION_FIELDS = (
+    "speculative_algorithm",
+    "speculative_eagle_topk",
+    "speculative_num_steps",
+    "speculative_num_draft_tokens",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +54,18 @@ def build_states(worker: Any, modes: Sequence[EngineMode], boot: EngineMode) -> 
     with draft_contexts(worker):
         for mode in modes:
             if mode is not boot:
-                states[mode.id] = _build(worker, mode)
+                states[mode.id] = _measured(worker, mode, states[boot.id].runtime)
     return states
+
+
+def _measured(worker: Any, mode: EngineMode, boot: Any) -> ModeState:
+    before, started = get_available_gpu_memory(worker.device, worker.gpu_id), time.perf_counter()
+    runtime = _build_off(worker, mode, boot) if mode.steps == 0 else _build(worker, mode)
+    freed = before - get_available_gpu_memory(worker.device, worker.gpu_id)
+    used = max(0, round(freed * 2**30)) if worker.device != "cpu" else 0
+    state = ModeState(mode, runtime, round(time.perf_counter() - started, 3), used)
+    logger.info("specctl: built %s in %.2f s, %.2f GiB", mode.name, state.seconds, used / 2**30)
+    return state
 
 
 def _current(worker: Any) -> Any:
@@ -60,23 +82,59 @@ def _current(worker: Any) -> Any:
     )
 
 
-def _build(worker: Any, mode: EngineMode) -> ModeState:
+def _build(worker: Any, mode: EngineMode) -> Any:
     draft = worker.draft_worker
-    graphs = not check_cuda_graph_backend(Phase.DECODE, Backend.DISABLED)
-    sizes = get_exec().graph.cuda_graph_bs_decode if graphs else None
-    before, started = get_available_gpu_memory(worker.device, worker.gpu_id), time.perf_counter()
+    sizes = get_exec().graph.cuda_graph_bs_decode if _has_graphs() else None
     topk, spec_topk = worker.topk, get_spec().speculative_eagle_topk
     # Attention backends and graph runners read topk where they are made, so it has to be the mode's for that time.
     worker.topk = draft.topk = mode.topk
     get_context().override("specctl.build", speculative_eagle_topk=mode.topk)
     try:
-        runtime = worker.build_adaptive_runtime_state(mode.steps, mode.tokens, cuda_graph_bs=sizes)
+        return worker.build_adaptive_runtime_state(mode.steps, mode.tokens, cuda_graph_bs=sizes)
     finally:
         worker.topk = draft.topk = topk
         get_context().override("specctl.build", speculative_eagle_topk=spec_topk)
-    freed = before - get_available_gpu_memory(worker.device, worker.gpu_id)
-    used = max(0, round(freed * 2**30)) if worker.device != "cpu" else 0
-    return ModeState(mode, runtime, round(time.perf_counter() - started, 3), used)
+
+
+def _build_off(worker: Any, mode: EngineMode, boot: Any) -> Any:
+    """A target that decodes as on a server without speculation; the draft's parts stay the boot mode's, unused."""
+    runner = worker.target_worker.model_runner
+    with _as_without_speculation(runner):
+        workspace = runner.init_new_workspace
+        try:
+            backend = runner._get_attention_backend(init_new_workspace=True)
+        finally:
+            runner.init_new_workspace = workspace
+        graphs = runner._decode_cuda_graph_runner_cls()(runner, attn_backend=backend) if _has_graphs() else None
+    return dataclasses.replace(
+        boot,
+        speculative_num_steps=mode.steps,
+        speculative_num_draft_tokens=mode.tokens,
+        target_attn_backend=backend,
+        target_graph_runner=graphs,
+    )
+
+
+def _has_graphs() -> bool:
+    return not check_cuda_graph_backend(Phase.DECODE, Backend.DISABLED)
+
+
+@contextlib.contextmanager
+def _as_without_speculation(runner: Any) -> Iterator[None]:
+    """What a target's backend and graphs read while they are made, as a server without speculation would have it.
+
+    Except for the hidden states: the draft needs them of every position, so the graphs return all.
+    """
+    algorithm, names = runner.spec_algorithm, _SPECULATION_FIELDS
+    saved = {name: getattr(get_spec(), name) for name in names}
+    hidden = get_exec().features.return_hidden_states_mode
+    runner.spec_algorithm = SpeculativeAlgorithm.NONE
+    get_context().override("specctl.off", **dict.fromkeys(names), return_hidden_states_mode="full")
+    try:
+        yield
+    finally:
+        runner.spec_algorithm = algorithm
+        get_context().override("specctl.off", **saved, return_hidden_states_mode=hidden)
 
 
 def apply_state(worker: Any, state: ModeState) -> None:
