@@ -124,11 +124,12 @@ class _Cache:
             o[start : start + n] = out
         for group in planned.groups:
             own = rows if group.rows is None else rows.index_select(0, group.rows)
-            queries = q if group.tokens is None else q.index_select(0, group.tokens)
-            out = self._attend(queries, self._slots(own, group), group)
             if group.tokens is None:
-                o.copy_(out)
+                # A batch that was padded for others' sake has queries behind its requests' own.
+                count = group.n * own.shape[0]
+                o[:count] = self._attend(q[:count], self._slots(own, group), group)
             else:
+                out = self._attend(q.index_select(0, group.tokens), self._slots(own, group), group)
                 o.index_copy_(0, group.tokens, out)
 
     def _slots(self, rows: Tensor, group: Group) -> Tensor:

@@ -198,6 +198,18 @@ def test_a_row_without_tokens_is_zero() -> None:
     close(got[1:], slow(batch.only(1)))
 
 
+def test_queries_behind_the_requests_own_are_left_alone() -> None:
+    batch = make([5, 90], [2, 2], (4, 2, 16), seed=1)
+    alone = batch.extend()
+    batch.q = torch.cat([batch.q, torch.zeros(3, 4, 16)])
+    padded = batch.extend()
+    assert torch.equal(padded[:4], alone)
+    assert padded[4:].isnan().all()
+    batch = make([80, 90], [2, 2], (4, 2, 16), seed=1)
+    batch.q = torch.cat([batch.q, torch.zeros(3, 4, 16)])
+    assert batch.extend()[4:].isnan().all()
+
+
 @st.composite
 def extends(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     lengths = draw(st.lists(st.integers(1, POOL_LEN), min_size=1, max_size=8))
