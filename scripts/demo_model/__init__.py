@@ -1,0 +1,1 @@
+"""Parts of scripts/build_demo_model: text, tokenizer, target, draft, prompts, packaging, measuring."""
