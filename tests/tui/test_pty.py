@@ -40,7 +40,7 @@ def start() -> Iterator[Start]:
 
 
 def drawn(process: PtyProcess) -> None:
-    process.until(lambda: "[TREE]" in process.text and "detach" in process.text)
+    process.until(lambda: "[TREE" in process.text and "detach" in process.text)
 
 
 def test_q_leaves_with_0_and_restores_the_terminal(start: Start) -> None:

@@ -52,6 +52,7 @@ ACTIONS: tuple[Action, ...] = (
         commands=True,
     ),
     Action(id="window", key="w", label="window", help="charts over 5 minutes, 15 minutes or an hour"),
+    Action(id="redraw", key="ctrl+l", cap="^l", label="redraw", help="draw the whole screen again"),
     Action(
         id="command_palette",
         key="ctrl+p",

@@ -8,7 +8,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import ClassVar
 
+from rich.console import RenderableType
 from textual import events
+from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
@@ -18,6 +20,7 @@ from specctl.core.errors import SpecctlError
 from specctl.tui import themes
 from specctl.tui.actions import ACTIONS, Action, key_of_mode, mode_keys, refusal
 from specctl.tui.glyphs import Glyphs
+from specctl.tui.lean import LeanUpdate, Shown
 from specctl.tui.screens.main import MainScreen
 from specctl.tui.source import Source
 from specctl.tui.store import LinkState, Store, View
@@ -66,6 +69,7 @@ class ConsoleApp(App[int]):
         self._log_next: int | None = None
         self._log_run: int | None = None
         self._problems: list[str] = []
+        self._shown = Shown()
 
     @property
     def view(self) -> View:
@@ -75,6 +79,17 @@ class ConsoleApp(App[int]):
     def idle(self) -> bool:
         """Nothing that arrived waits to be painted."""
         return self._painted and self._main.is_attached and bool(self._main.size)
+
+    def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
+        """Textual's one way to the terminal; updates go there lean."""
+        if isinstance(renderable, ChopsUpdate | LayoutUpdate):
+            self._shown.fit((self.size.width, self.size.height))
+            renderable = LeanUpdate(renderable, self._shown)  # type: ignore[assignment]
+        super()._display(screen, renderable)
+
+    def action_redraw(self) -> None:
+        self._shown.forget()
+        self.screen.refresh(layout=True)
 
     def on_load(self) -> None:
         found, self._problems = themes.load_themes(self._environ)
@@ -93,6 +108,7 @@ class ConsoleApp(App[int]):
         self.run_worker(self._follow(), exit_on_error=False, group="source")
         self.run_worker(self._follow_log(), exit_on_error=False, group="source")
         self.set_interval(TICK_S, self._tick)
+        self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
         for problem in self._problems:
             self.notify(clean(problem), severity="warning", markup=False)
 
