@@ -267,6 +267,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if not fresh and snapshot is None:
                     daemon.changed.wait(1)
                 if daemon.is_closing or drop != daemon._drop_streams:
+                    self.wfile.write(b"0\r\n\r\n")
                     self.close_connection = True
                     return
             for event in fresh:

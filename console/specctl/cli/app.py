@@ -40,6 +40,11 @@ def run(words: Sequence[str]) -> int:
         context = getattr(error, "ctx", None)
         command = "specctl" if context is None else context.command_path
         raise UsageError(error.format_message().rstrip("."), remedy=f"Run `{command} --help`") from error
+    except SystemExit as error:
+        # typer turns a reader that left into exit code 1.
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None
+        raise
     except typer.Abort as error:
         raise KeyboardInterrupt from error
     return int(ExitCode.OK) if code is None else int(code)

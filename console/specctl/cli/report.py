@@ -62,7 +62,7 @@ def _server(server: ServerInfo, at: float) -> Iterator[str]:
     yield _line("profile", clean(server.profile or DASH), f"url {clean(server.url or DASH)}")
     yield from _progress(server)
     for blocker in server.blockers:
-        yield _line("waits for", clean(blocker))
+        yield _line("waiting", clean(blocker))
 
 
 def _progress(server: ServerInfo) -> Iterator[str]:
@@ -89,13 +89,14 @@ def _mode(speculation: SpeculationInfo) -> Iterator[str]:
         clean(speculation.control),
         f"by {_who(speculation)}",
         f"epoch {speculation.epoch}" if name else "",
-        f"flip {_latency(last)}",
-        f"ranks {speculation.ranks or DASH}",
+    )
+    yield _line(
+        "flip", _latency(last), f"ranks {speculation.ranks or DASH}", f"flips {speculation.flips}" if name else ""
     )
     if (pending := speculation.pending) is not None:
         yield _line("pending", f"{clean(pending.to_mode)}: {_pending(pending)}")
     if last is not None and last.state in (FlipState.REFUSED, FlipState.UNCONFIRMED):
-        yield _line("flip", f"epoch {last.epoch} to {clean(last.to_mode)} {last.state}: {clean(last.refusal or DASH)}")
+        yield _line("", f"epoch {last.epoch} to {clean(last.to_mode)} {last.state}: {clean(last.refusal or DASH)}")
 
 
 def _who(speculation: SpeculationInfo) -> str:

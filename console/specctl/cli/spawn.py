@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from specctl.cli.output import clean, say
@@ -42,18 +43,44 @@ def start_daemon(where: Paths) -> tuple[Snapshot, bool]:
         # Asked before the socket is: a daemon that ended because another was faster is no failure.
         ended = process.poll()
         try:
-            return client.snapshot(), ended is None
+            snapshot = client.snapshot()
         except NoDaemon:
             if ended is not None:
                 why = _last_line(where.daemon_log) or f"exit code {ended}"
                 raise NoDaemon(
                     f"the daemon ended while starting: {why}", remedy=f"Its log is {where.daemon_log}"
                 ) from None
+        else:
+            return snapshot, snapshot.daemon.pid == process.pid
         time.sleep(_POLL_S)
     process.terminate()
     raise WaitTimeout(
         f"the daemon does not answer {START_TIMEOUT_S:.0f} s after its start", remedy=f"Its log is {where.daemon_log}"
     )
+
+
+def await_daemon_end(client: Client, before: Snapshot, timeout: float, tell: Callable[[Snapshot], None]) -> None:
+    """Return when the socket and the process of the daemon that sent `before` are gone. Raises WaitTimeout."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        try:
+            tell(client.snapshot())
+        except NoDaemon:
+            if not _is_specctl(before.daemon.pid):
+                return
+        time.sleep(_POLL_S)
+    raise WaitTimeout(
+        f"the daemon (pid {before.daemon.pid}) has not ended", remedy="`specctl status` shows what it waits for"
+    )
+
+
+def _is_specctl(pid: int) -> bool:
+    """Whether `pid` is a live process of specctl on this host: a zombie or another program's pid is not."""
+    try:
+        words = (Path("/proc") / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"specctl" in words
 
 
 def _spawn(where: Paths) -> subprocess.Popen[bytes]:

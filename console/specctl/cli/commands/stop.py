@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 from specctl.cli.commands.up import await_start, wait_target
 from specctl.cli.connect import actor, connect
 from specctl.cli.output import data, data_json, say
 from specctl.cli.progress import Progress
-from specctl.client.blocking import Client
+from specctl.cli.spawn import await_daemon_end
 from specctl.client.waiting import wait_for_state
 from specctl.core.api import StopRequest
-from specctl.core.errors import NoDaemon, SpecctlError, WaitTimeout
+from specctl.core.errors import NoDaemon
 from specctl.core.exitcodes import ExitCode
-from specctl.core.snapshot import ServerInfo, Snapshot
+from specctl.core.snapshot import ServerInfo
 from specctl.core.states import ServerState
 
 DEFAULT_TIMEOUT_S = 300.0
 RESTING = (ServerState.STOPPED, ServerState.FAILED)
-_POLL_S = 0.1
 
 
 def stop(*, drain: float | None, timeout: float, json: bool, socket: str | None) -> int:
@@ -71,37 +67,12 @@ def down(*, drain: float | None, timeout: float, json: bool, socket: str | None)
         if json:
             data_json({"stopped": False})
         return int(ExitCode.OK)
-    _await_end(client, before, time.monotonic() + timeout)
+    await_daemon_end(client, before, timeout, Progress(before.server))
     if json:
         data_json({"stopped": True})
     else:
         data("the server and the daemon have ended")
     return int(ExitCode.OK)
-
-
-def _await_end(client: Client, before: Snapshot, deadline: float) -> None:
-    """Return when the daemon's socket and process are gone. Raises WaitTimeout."""
-    daemon, progress = before.daemon, Progress(before.server)
-    while time.monotonic() < deadline:
-        try:
-            progress(client.snapshot())
-        except NoDaemon:
-            if not _is_specctl(daemon.pid):
-                return
-        except SpecctlError as error:
-            # The daemon is busy with its end; what counts is whether it comes.
-            say(str(error))
-        time.sleep(_POLL_S)
-    raise WaitTimeout(f"the daemon (pid {daemon.pid}) has not ended", remedy="`specctl status` shows what it waits for")
-
-
-def _is_specctl(pid: int) -> bool:
-    """Whether `pid` is a live process of specctl on this host: a zombie or another program's pid is not."""
-    try:
-        words = (Path("/proc") / str(pid) / "cmdline").read_bytes()
-    except OSError:
-        return False
-    return b"specctl" in words
 
 
 def _show(server: ServerInfo, json: bool) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from specctl.cli.connect import actor, locate, parse_overrides, profile_reference
 from specctl.cli.output import clean, data, data_json, is_terminal, say
 from specctl.cli.progress import Progress
-from specctl.cli.spawn import live_daemon, start_daemon
+from specctl.cli.spawn import await_daemon_end, live_daemon, start_daemon
 from specctl.client.blocking import Client
 from specctl.client.waiting import wait_for_state
 from specctl.config.paths import Paths
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from specctl.config.profile import Profile
 
 DEFAULT_TIMEOUT_S = 1800.0
+END_TIMEOUT_S = 30.0
 WAITS: dict[str, Collection[ServerState]] = {
     "READY": (ServerState.READY,),
     "STARTING": (ServerState.STARTING, ServerState.READY, ServerState.DEGRADED),
@@ -79,6 +80,7 @@ def _bring_up(where: Paths, request: StartRequest, target: Collection[ServerStat
         if is_ours:
             # It was started for this server only, and there will be none.
             client.shutdown(StopRequest(drain_s=0, actor=request.actor))
+            await_daemon_end(client, snapshot, END_TIMEOUT_S, lambda _: None)
         raise
 
 
