@@ -20,7 +20,10 @@ _REFUSING = frozenset({400, 401, 403, 404, 422})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlipCommand:
-    """received: monotonic clock when the daemon took the operator's command; latency counts from it."""
+    """received: monotonic clock when the daemon took the operator's command; latency counts from it.
+
+    ranks: how many there are, as far as earlier read-backs tell.
+    """
 
     run: int
     epoch: int
@@ -29,6 +32,7 @@ class FlipCommand:
     cause: FlipCause
     received: float
     timeout_s: float
+    ranks: int = 1
 
     def values(self) -> dict[str, int]:
         return {
@@ -51,12 +55,13 @@ def is_live(group: ReadBack, command: FlipCommand) -> bool:
     return group.active_epoch == command.epoch and group.mode == command.mode
 
 
-def ranks_confirmed(groups: Sequence[ReadBack], page: MetricsPage | None, epoch: int) -> tuple[int, int]:
-    """(ranks live in `epoch`, ranks there are). Per tensor-parallel rank where /metrics tells it, else per group."""
-    if page is None or not page.active_epoch:
-        return sum(group.active_epoch == epoch for group in groups), len(groups)
-    total = max(len(page.active_epoch), sum(max(1, group.tp_size) for group in groups))
-    return sum(value == epoch for value in page.active_epoch.values()), total
+def ranks_confirmed(page: MetricsPage, command: FlipCommand) -> tuple[int, int]:
+    """(ranks live in the command's epoch and mode, ranks there are)."""
+    live = sum(
+        epoch == command.epoch and page.active_mode.get(rank, command.mode) == command.mode
+        for rank, epoch in page.active_epoch.items()
+    )
+    return live, max(len(page.active_epoch), command.ranks)
 
 
 class FlipWatcher:
@@ -117,6 +122,12 @@ class FlipWatcher:
         return False
 
     async def _look(self) -> bool:
+        # The metrics page tells it rank by rank and costs no round trip through the schedulers.
+        page = await self._page()
+        if page is not None and page.active_epoch:
+            self._ranks = ranks_confirmed(page, self._command)
+            if self._ranks[0] == self._ranks[1]:
+                return await self._confirm()
         try:
             info = await self._engine.server_info()
         except EngineError as error:
@@ -128,26 +139,35 @@ class FlipWatcher:
         if self._refused_without_reason:
             self._refuse("the engine refused the command and gave no reason", info)
             return True
-        if info.groups and all(is_live(group, self._command) for group in info.groups):
-            return await self._confirm(info)
+        if page is not None and not page.active_epoch and info.groups:
+            self._ranks = sum(is_live(group, self._command) for group in info.groups), len(info.groups)
+            if self._ranks[0] == self._ranks[1]:
+                return await self._confirm()
         if info.groups and not self._acknowledged and all(holds(group, self._command) for group in info.groups):
             self._acknowledged = True
             self._report(self._progress(acknowledged=True, info=info))
         return False
 
-    async def _confirm(self, info: ServerInfoPage) -> bool:
-        page = None
+    async def _page(self) -> MetricsPage | None:
+        try:
+            return await self._engine.metrics()
+        except EngineError as error:
+            self._last_error = str(error)
+            return None
+
+    async def _confirm(self) -> bool:
+        """Every rank has read back in the mode, now. The groups' own account must not contradict it."""
+        confirmed_at, latency_ms = time.time(), (time.monotonic() - self._command.received) * 1000.0
+        info = None
         with suppress(EngineError):
-            page = await self._engine.metrics()
-        self._ranks = ranks_confirmed(info.groups, page, self._command.epoch)
-        if page is None or self._ranks[0] < self._ranks[1]:
-            self._acknowledged = True
+            info = await self._engine.server_info()
+        if info is not None and not all(is_live(group, self._command) for group in info.groups):
             return False
         self._report(
             self._progress(
-                confirmed_at=time.time(),
-                latency_ms=(time.monotonic() - self._command.received) * 1000.0,
-                engine_ms=info.groups[0].engine_ms,
+                confirmed_at=confirmed_at,
+                latency_ms=latency_ms,
+                engine_ms=info.groups[0].engine_ms if info is not None and info.groups else None,
                 info=info,
             )
         )
@@ -160,7 +180,7 @@ class FlipWatcher:
         confirmed, total = self._ranks
         if not self._sent:
             why = f"the command did not reach the engine: {self._last_error}"
-        elif total:
+        elif confirmed:
             why = f"{confirmed} of {total} ranks read back in {self._command.mode}"
         elif self._acknowledged:
             why = "the engine holds the command but runs no round in the new mode"

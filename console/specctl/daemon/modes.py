@@ -163,6 +163,7 @@ class ModeControl:
             cause=cause,
             received=received,
             timeout_s=run.settings.flip_timeout_s,
+            ranks=max(1, self._ranks),
         )
         watcher = FlipWatcher(run.engine, command, self._post, lambda: bool(run.meter.page and run.meter.page.running))
         self._watch = run.spawn(watcher.run())

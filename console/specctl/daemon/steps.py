@@ -25,7 +25,7 @@ _OTHER_RANK = re.compile(r" [A-Z_]+[1-9]\d*")
 _SHARDS = re.compile(r"shards:\s+(?P<percent>\d+)%")
 _CAPTURE_BEGIN = re.compile(r"Capture (?P<what>[\w ]+?) (?:CUDA|cuda|CPU|NPU|XPU) graph begin")
 _CAPTURE_BAR = re.compile(r"Capturing batches.*?:?\s+(?P<percent>\d+)%")
-_STATE = re.compile(r"(?:specctl|Built adaptive runtime state)\b.*\b(?P<what>state\S* \S+)", re.IGNORECASE)
+_STATE = re.compile(r"specctl: built (?P<what>[\w-]+)")
 _SELF_TEST = re.compile(r"\bspecctl\b.*\bself[- ]?test", re.IGNORECASE)
 _ERROR = re.compile(r"^(?:\w+\.)*(?P<kind>\w*(?:Error|Exception|Interrupt|Refused))\b:? ?(?P<text>.*)")
 
@@ -98,8 +98,8 @@ class StartSteps:
             self._fraction = int(found["percent"]) / 100
         elif _SELF_TEST.search(text):
             self._enter(SELF_TEST, now)
-        elif found := _STATE.search(text):
-            self._enter(GRAPHS, now, detail=found["what"].rstrip(":,"))
+        elif found := _STATE.match(text):
+            self._enter(GRAPHS, now, detail=found["what"])
 
     def _enter(self, name: str, now: float, detail: str = "") -> None:
         if name not in self.names:
