@@ -86,13 +86,11 @@ def build_draft_decode_metadata_cpu(
         [bs * topk, width] int32. `width` is the longest row as attention pads it, pool_len at most: a table of whole
         rows would be megabytes a round. What lies behind a branch's slots is unspecified.
     """
-    longest = max(seq_lens.tolist(), default=0)
-    width = min(pool_len, padded_length(longest + num_steps))
-    table = req_to_token[:, :width].index_select(0, req_pool_indices).repeat_interleave(topk, dim=0)
-    steps = torch.arange(num_steps, device=seq_lens.device)
-    branches = torch.arange(topk, device=seq_lens.device) * num_steps
-    begin = seq_lens.to(torch.int64).view(-1, 1, 1)
-    source = (begin + branches.view(1, -1, 1) + steps).view(seq_lens.numel(), topk * num_steps)
-    slots = req_to_token[req_pool_indices.unsqueeze(1), source].view(-1, num_steps)
-    target = (begin + steps).expand(-1, topk, -1).reshape(-1, num_steps)
-    return table.scatter_(1, target, slots)
+    lengths = seq_lens.tolist()
+    width = min(pool_len, padded_length(max(lengths, default=0) + num_steps))
+    table = req_to_token.new_empty((len(lengths), topk, width))
+    for branches, row, seq_len in zip(table, req_pool_indices.tolist(), lengths, strict=True):
+        branches[:, :seq_len] = req_to_token[row, :seq_len]
+        own = req_to_token[row, seq_len : seq_len + topk * num_steps]
+        branches[:, seq_len : seq_len + num_steps] = own.view(topk, num_steps)
+    return table.view(-1, width)
