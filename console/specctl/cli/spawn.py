@@ -51,7 +51,12 @@ def start_daemon(where: Paths) -> tuple[Snapshot, bool]:
                     f"the daemon ended while starting: {why}", remedy=f"Its log is {where.daemon_log}"
                 ) from None
         else:
-            return snapshot, snapshot.daemon.pid == process.pid
+            is_ours = snapshot.daemon.pid == process.pid
+            if not is_ours:
+                # Left alone it would take over as soon as the other one ends, and nobody would know of it.
+                process.terminate()
+                process.wait()
+            return snapshot, is_ours
         time.sleep(_POLL_S)
     process.terminate()
     raise WaitTimeout(
@@ -64,10 +69,13 @@ def await_daemon_end(client: Client, before: Snapshot, timeout: float, tell: Cal
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         try:
-            tell(client.snapshot())
+            snapshot = client.snapshot()
+            is_gone = snapshot.daemon.pid != before.daemon.pid
+            tell(snapshot)
         except NoDaemon:
-            if not _is_specctl(before.daemon.pid):
-                return
+            is_gone = True
+        if is_gone and not _is_specctl(before.daemon.pid):
+            return
         time.sleep(_POLL_S)
     raise WaitTimeout(
         f"the daemon (pid {before.daemon.pid}) has not ended", remedy="`specctl status` shows what it waits for"
