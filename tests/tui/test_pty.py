@@ -108,7 +108,7 @@ def test_no_color_sends_no_colour(start: Start) -> None:
     process = start(NO_COLOR="1")
     drawn(process)
     process.send(b"?")
-    process.until(lambda: "time to first token" in process.text)
+    process.until(lambda: "every key, and what" in process.text)
     process.send(b"q")
     process.wait()
     codes = {code for group in re.findall(rb"\x1b\[([0-9;]*)m", process.output) for code in group.split(b";")}

@@ -138,6 +138,10 @@ def point_of(snapshot: Snapshot) -> HistoryPoint:
     )
 
 
+def _other_daemon(a: Snapshot, b: Snapshot) -> bool:
+    return (a.daemon.pid, a.daemon.started_at) != (b.daemon.pid, b.daemon.started_at)
+
+
 class Store:
     """Holds the view; every method returns the new one. Times come from the caller, so that tests choose them."""
 
@@ -175,6 +179,8 @@ class Store:
         before = self.view.snapshot
         if before and (before.server.run, before.daemon.pid) != (snapshot.server.run, snapshot.daemon.pid):
             self._log.clear()
+        if self._events and snapshot.last_event_id < self._events[-1].id and before and _other_daemon(before, snapshot):
+            self._events.clear()
         if not self._points or snapshot.at > self._points[-1].at:
             self._points.append(point_of(snapshot))
         link = self.view.link
@@ -186,6 +192,7 @@ class Store:
             received=now,
             link=link,
             points=tuple(self._points),
+            events=tuple(self._events),
             log=tuple(self._log),
             asking=self._still_asking(snapshot),
         )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
 
 from specctl.core.events import HistoryPoint
 from specctl.core.states import FlipState
@@ -19,6 +21,8 @@ STEPS_S = (1, 2, 3, 5, 10, 15, 30, 60, 120, 300)
 _LEFT = (0x40, 0x04, 0x02, 0x01)
 _RIGHT = (0x80, 0x20, 0x10, 0x08)
 _BLOCKS = " ▁▂▃▄▅▆▇█"
+_LETTERS = " .#"
+DOTS = {"braille": 4, "block": 8, "ascii": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,40 +110,37 @@ def _levels(values: Sequence[float | None], low: float, high: float, most: int) 
     return [0 if v is None else max(1, min(most, round((v - low) / span * most))) for v in values]
 
 
-def _braille(left: int, right: int) -> str:
-    bits = sum(_LEFT[i] for i in range(left)) | sum(_RIGHT[i] for i in range(right))
-    return chr(0x2800 | bits) if bits else " "
-
-
-def _clip(level: int, row_from_bottom: int, dots: int) -> int:
-    return max(0, min(dots, level - row_from_bottom * dots))
+@lru_cache(8192)
+def _column(kind: str, rows: int, levels: tuple[int, ...]) -> tuple[str, ...]:
+    """The characters of one cell column, top first, for the levels that the cell is wide."""
+    dots = DOTS[kind]
+    column = []
+    for row in range(rows - 1, -1, -1):
+        parts = [max(0, min(dots, level - row * dots)) for level in levels]
+        if kind == "braille":
+            bits = sum(_LEFT[: parts[0]]) | sum(_RIGHT[: parts[1]])
+            column.append(chr(0x2800 | bits) if bits else " ")
+        else:
+            column.append((_BLOCKS if kind == "block" else _LETTERS)[parts[0]])
+    return tuple(column)
 
 
 def plot(buckets: Buckets, low: float, high: float, rows: int, kind: str) -> list[list[str]]:
     """`rows` rows of one character a cell, top first. kind: braille (2 by 4 dots a cell), block (1 by 8) or ascii."""
-    dots = {"braille": 4, "block": 8}.get(kind, 2)
-    levels = _levels(buckets.values, low, high, rows * dots)
-    cells = len(levels) // buckets.per_cell
-    picture: list[list[str]] = []
-    for row in range(rows - 1, -1, -1):
-        if kind == "braille":
-            line = [_braille(_clip(levels[2 * i], row, 4), _clip(levels[2 * i + 1], row, 4)) for i in range(cells)]
-        elif kind == "block":
-            line = [_BLOCKS[_clip(levels[i], row, 8)] for i in range(cells)]
-        else:
-            line = [" .#"[_clip(levels[i], row, 2)] for i in range(cells)]
-        picture.append(line)
-    return picture
+    levels = _levels(buckets.values, low, high, rows * DOTS[kind])
+    per = buckets.per_cell
+    columns = [_column(kind, rows, tuple(levels[i : i + per])) for i in range(0, len(levels), per)]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _runs(chars: Sequence[str], roles: Sequence[Role]) -> Line:
     """Neighbours of one role as one span."""
     spans: list[Span] = []
-    for char, role in zip(chars, roles, strict=True):
-        if spans and spans[-1].role is role:
-            spans[-1] = Span(spans[-1].text + char, role)
-        else:
-            spans.append(Span(char, role))
+    start = 0
+    for role, group in groupby(roles):
+        end = start + sum(1 for _ in group)
+        spans.append(Span("".join(chars[start:end]), role))
+        start = end
     return tuple(spans)
 
 
@@ -159,7 +160,8 @@ def _chart(
     buckets = bucketize(view, pick, cells, per_cell, marker_letters(view))
     low, high = scale([v for v in buckets.values if v is not None])
     picture = plot(buckets, low, high, rows, glyphs.chart)
-    roles = [mode_role(frame, mode) for mode in buckets.modes]
+    known = {mode: mode_role(frame, mode) for mode in set(buckets.modes)}
+    roles = [known[mode] for mode in buckets.modes]
     lines = [header(frame, title, [Span(duration(cells * per_cell * buckets.step_s), Role.DIM)])]
     for index, chars in enumerate(picture):
         share = 1 - index / (rows - 1) if rows > 1 else 1.0
