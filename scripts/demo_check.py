@@ -130,7 +130,8 @@ def leftovers() -> list[str]:
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         except OSError:
             continue
-        ours = any(entry.startswith(b"SPECCTL_RUN=") for entry in environment)
+        # Every process of a run inherits the folder it reports to; another checkout's servers have another one.
+        ours = any(entry.startswith(f"SPECCTL_STATUS_DIR={home}/".encode()) for entry in environment)
         daemon = "specctl.daemon" in command and f"SPECCTL_HOME={home}".encode() in environment
         if (ours or daemon) and folder.name != str(os.getpid()):
             found.append(f"pid {folder.name}: {command[:80]}")
