@@ -21,6 +21,7 @@ class FlipWorker(EAGLEWorkerV2):
     """Boots as SGLang would at the largest mode, builds the other modes' states, and flips among them."""
 
     is_specctl_worker = True
+    topk: int
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
