@@ -55,6 +55,7 @@ def ready_snapshot(**changes: Any) -> Snapshot:
             url="http://127.0.0.1:30000",
             run=3,
             pid=4242,
+            started_at=930.0,
             ready_at=940.0,
         ),
         speculation=SpeculationInfo(
