@@ -168,3 +168,13 @@ def test_secrets_of_the_server_never_leave_the_daemon(daemon) -> None:
         assert "secret-" not in str(one.ask("GET", path)[1])
     assert "secret-" not in one.log.read_text()
     assert all("secret-" not in p.read_text(errors="replace") for p in one.home.rglob("*") if p.is_file())
+
+
+def test_signal_during_a_stop_waits_for_its_end(daemon) -> None:
+    one = daemon(script={"ignore_term": True}, settings={"stop_timeout_s": 2.0})
+    pid = one.up()["pid"]
+    one.ask("POST", "/v1/server/stop", {"drain_s": 0})
+    one.until_state("STOPPING")
+    one.process.send_signal(signal.SIGTERM)
+    assert one.process.wait(20) == 143
+    assert not Path(f"/proc/{pid}").exists()

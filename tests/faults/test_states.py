@@ -229,3 +229,25 @@ async def test_unrelated_program_that_just_exits(rig: Rig) -> None:
     await rig.start()
     await rig.until_state(ServerState.FAILED)
     assert rig.info.last_lines == ("no newline at the end",)
+
+
+async def test_preflight_that_fails_in_an_automatic_restart_backs_off(rig: Rig) -> None:
+    """Memory or a port that the dead server has not given back yet is no reason to give up at once."""
+    rig.settings(restart=RestartPolicy(mode=RestartMode.ON_FAILURE, max_restarts=5, base_s=0.5, jitter=0.0))
+    rig.script(exit_after_s=1.0)
+    await rig.up()
+    rig.launcher.checks = [Check(name="memory", ok=False, message="GPU 0 is full", remedy="Wait")]
+    await rig.until(lambda: "preflight: memory: GPU 0 is full" in (rig.info.reason or ""), "second back-off")
+    assert rig.info.state is ServerState.BACKOFF
+    rig.launcher.checks = []
+    rig.script(exit_after_s=0.0)
+    await rig.until_state(ServerState.READY)
+
+
+async def test_restart_by_hand_of_a_server_that_cannot_load_is_failed_at_once(rig: Rig) -> None:
+    rig.settings(restart=RestartPolicy(mode=RestartMode.ALWAYS, base_s=0.1))
+    await rig.up()
+    rig.script(crash_at="target")
+    await rig.restart()
+    await rig.until_state(ServerState.FAILED)
+    assert "BACKOFF" not in rig.states()

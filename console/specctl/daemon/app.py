@@ -102,7 +102,7 @@ class Daemon:
     def _on_signal(self, signum: signal.Signals) -> None:
         log.info("%s", signum.name)
         self._signalled = signum
-        self.supervisor.ended.set()
+        self.supervisor.end_soon()
 
     def _on_child(self) -> None:
         run = self.supervisor.current

@@ -90,6 +90,7 @@ class FlipWatcher:
         while True:
             if not self._sent and await self._send():
                 return
+            looked = time.monotonic()
             if self._sent and await self._look():
                 return
             now = time.monotonic()
@@ -100,12 +101,13 @@ class FlipWatcher:
             if spent > self._command.timeout_s:
                 self._give_up()
                 return
-            await asyncio.sleep(self._pause(now - self._command.received))
+            await asyncio.sleep(self._pause(now - self._command.received, now - looked))
 
-    def _pause(self, elapsed: float) -> float:
+    def _pause(self, elapsed: float, look_s: float) -> float:
         if self._acknowledged and not self._is_busy():
             return IDLE_S
-        return FAST_S if elapsed < 1.0 else SLOW_S
+        # The pages are made by the process that also streams tokens: it gets at least as much rest as it had work.
+        return max(FAST_S if elapsed < 1.0 else SLOW_S, look_s)
 
     async def _send(self) -> bool:
         """True when the engine refused for good. A connection that fails is tried again: the epoch makes it safe."""
