@@ -36,10 +36,8 @@ def look(screen: pyte.Screen) -> list[list[tuple[object, ...]]]:
         row = []
         for x in range(SIZE[0]):
             c = screen.buffer[y][x]
-            seen = (c.bg, c.underscore, c.reverse) + (
-                (c.fg, c.bold, c.italics) if c.data != " " or c.reverse or c.underscore else ()
-            )
-            row.append((c.data, *seen))
+            drawn = c.data != " " or c.reverse or c.underscore
+            row.append((c.data, c.bg, c.underscore, c.reverse, (c.fg, c.bold, c.italics) if drawn else None))
         rows.append(row)
     return rows
 

@@ -109,3 +109,17 @@ def test_a_refusal_leaves_the_mode_bar_free_again() -> None:
     store.refused("chain", "latched", 100.5)
     assert store.view.notice is not None
     assert store.ask("chain", 102.0) is None
+
+
+def test_off_has_no_acceptance_length_whatever_the_daemon_says() -> None:
+    store = Store(now=0.0)
+    shot = s.snapshot("off")
+    one = replace(shot.engine, acceptance_length=s.read(1.0), acceptance_rate=s.read(0.0))
+    rows = tuple(replace(row, acceptance_length=s.read(1.0)) for row in shot.speculation.by_mode)
+    store.apply(replace(shot, engine=one, speculation=replace(shot.speculation, by_mode=rows)), 0.0)
+    view = store.prefill([HistoryPoint(at=s.NOW - 1, mode="off", acceptance_length=1.0)], 0.0)
+    assert view.snapshot is not None
+    assert not view.snapshot.engine.acceptance_length.is_known
+    assert not view.snapshot.engine.acceptance_rate.is_known
+    assert [row.acceptance_length.value for row in view.snapshot.speculation.by_mode] == [1.0, 1.0, None]
+    assert [p.acceptance_length for p in view.points] == [None, None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -11,7 +12,7 @@ from typing import ClassVar
 from rich.console import RenderableType
 from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen, Screen
 
@@ -26,6 +27,7 @@ from specctl.tui.source import Source
 from specctl.tui.store import LinkState, Store, View
 from specctl.tui.terminal import Keeper
 from specctl.tui.text import clean
+from specctl.tui.widgets.palette import HasPalette
 
 SETTLE_S = 0.03
 TICK_S = 1.0
@@ -37,7 +39,7 @@ SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130, signal.S
 BY_ID = {action.id: action for action in ACTIONS}
 
 
-class ConsoleApp(App[int]):
+class ConsoleApp(HasPalette):
     CSS_PATH = themes.shipped_dir() / themes.STYLESHEET
     TITLE = "specctl"
     ENABLE_COMMAND_PALETTE = True
@@ -61,7 +63,7 @@ class ConsoleApp(App[int]):
         self._source, self._glyphs, self._keeper, self._monotonic = source, glyphs, keeper, clock
         self._environ = environ
         self._store = Store(socket=socket, read_only=read_only, now=clock())
-        self._main = MainScreen(glyphs)
+        self._main = MainScreen(glyphs, self.palette)
         self._settling: asyncio.TimerHandle | None = None
         self._counting: asyncio.TimerHandle | None = None
         self._painted = False
@@ -178,6 +180,9 @@ class ConsoleApp(App[int]):
         if not self._running or not self._main.is_attached:
             return
         self._painted = True
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
         view = self._store.tick(self._monotonic())
         if self.screen is self._main or isinstance(self.screen, ModalScreen):
             self._main.show(view)

@@ -118,6 +118,23 @@ class View:
         return f"the server has no mode {name}"
 
 
+NOT_DRAFTED = Reading(note="nothing is drafted in this mode")
+
+
+def _plain_modes(snapshot: Snapshot) -> frozenset[str]:
+    """Modes that do not speculate: their acceptance length is 1 by definition and says nothing."""
+    return frozenset(m.mode.name for m in snapshot.speculation.modes if m.mode.is_off)
+
+
+def without_idle_lengths(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with acceptance length and rate unknown where nothing is drafted."""
+    plain, speculation, engine = _plain_modes(snapshot), snapshot.speculation, snapshot.engine
+    rows = tuple(replace(r, acceptance_length=NOT_DRAFTED) if r.mode in plain else r for r in speculation.by_mode)
+    if speculation.mode in plain:
+        engine = replace(engine, acceptance_length=NOT_DRAFTED, acceptance_rate=NOT_DRAFTED)
+    return replace(snapshot, speculation=replace(speculation, by_mode=rows), engine=engine)
+
+
 def _fresh(reading: Reading) -> float | None:
     """The value for a chart: an old gauge is a gap, not a flat line."""
     if reading.age is not None and reading.age > STALE_AFTER_S:
@@ -176,7 +193,7 @@ class Store:
         return self._set(now, link=lost, asking=None)
 
     def _apply_snapshot(self, snapshot: Snapshot, now: float) -> View:
-        before = self.view.snapshot
+        before, snapshot = self.view.snapshot, without_idle_lengths(snapshot)
         if before and (before.server.run, before.daemon.pid) != (snapshot.server.run, snapshot.daemon.pid):
             self._log.clear()
         if self._events and snapshot.last_event_id < self._events[-1].id and before and _other_daemon(before, snapshot):
@@ -217,7 +234,9 @@ class Store:
     def prefill(self, points: Sequence[HistoryPoint], now: float) -> View:
         """The daemon's history page, put before what the stream brought meanwhile."""
         first = self._points[0].at if self._points else float("inf")
-        merged = [p for p in points if p.at < first] + list(self._points)
+        plain = _plain_modes(self.view.snapshot) if self.view.snapshot else frozenset()
+        older = (p for p in points if p.at < first)
+        merged = [replace(p, acceptance_length=None) if p.mode in plain else p for p in older] + list(self._points)
         self._points = deque(merged, maxlen=MOST_POINTS)
         return self._set(now, points=tuple(self._points))
 

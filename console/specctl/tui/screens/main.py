@@ -9,18 +9,21 @@ from specctl.tui.glyphs import Glyphs
 from specctl.tui.layout import PAINTERS, Place, paint, plan
 from specctl.tui.store import View
 from specctl.tui.views.frame import Frame
+from specctl.tui.widgets.palette import Palette
 from specctl.tui.widgets.panel import Panel
 
 
 class MainScreen(Screen[None]):
-    def __init__(self, glyphs: Glyphs) -> None:
+    def __init__(self, glyphs: Glyphs, palette: Palette) -> None:
         super().__init__()
+        self._palette = palette
         self._glyphs = glyphs
         self._panels = {name: Panel(id=name) for name in PAINTERS}
         self._places: dict[str, Place] = {}
         self._view = View()
 
     def compose(self) -> ComposeResult:
+        yield self._palette
         for panel in self._panels.values():
             panel.display = False
             yield panel

@@ -17,7 +17,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     ("- (a dash)", "not known, or not defined now; never zero"),
     ("12s old", "the number was true so long ago; a number without an age is at most 3 s old"),
     ("charts", "both share one time axis; letters mark flips to a mode; a hole means that nothing was known"),
-    ("by mode", "counters since this server started; L and tok/s of a mode are of the last time it was live"),
+    ("by mode", "counters and L since this server started; tok/s of the live mode, a dash for the others"),
     ("GPU note", "why the GPU slows itself down, processes on it that are not the server's, or why it was lost"),
     ("rounds", "verify forwards of the running batch; in off, plain decodes"),
 )

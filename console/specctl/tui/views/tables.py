@@ -20,7 +20,7 @@ def by_mode_rows(frame: Frame) -> int:
 
 
 def by_mode(frame: Frame) -> list[Line]:
-    """Counters of this run by mode; L and tok/s of a mode that is not live are of its last time."""
+    """Counters and L of this run by mode; only the live mode has a speed."""
     titles = [cell(title, width, Role.DIM, right=True) for title, width in _COLUMNS]
     lines = [header(frame, "by mode", columns=[Span("  "), *titles, Span(" ")])]
     if frame.snapshot is None:
@@ -33,14 +33,19 @@ def by_mode(frame: Frame) -> list[Line]:
         row = known.get(name)
         lines.append(
             crop(
-                (Span(mark, Role.STRONG), cell(name, 10, mode_role(frame, name)), Span(" "), *_cells(frame, row)),
+                (
+                    Span(mark, Role.STRONG),
+                    cell(name, 10, mode_role(frame, name)),
+                    Span(" "),
+                    *_cells(frame, row, live=name == speculation.mode),
+                ),
                 frame.width,
             )
         )
     return fill(lines, frame.height)
 
 
-def _cells(frame: Frame, row: ModeNumbers | None) -> tuple[Span, ...]:
+def _cells(frame: Frame, row: ModeNumbers | None, *, live: bool) -> tuple[Span, ...]:
     if row is None:
         return tuple(cell(DASH, width, Role.DIM, right=True) for _, width in _COLUMNS)
     lag = frame.view.lag
@@ -49,7 +54,7 @@ def _cells(frame: Frame, row: ModeNumbers | None) -> tuple[Span, ...]:
         cell(compact(row.rounds), 8, right=True),
         cell(compact(row.committed_tokens), 8, right=True),
         cell(number(length.value, 2), 6, Role.STALE if is_stale(length, lag) else Role.TEXT, right=True),
-        cell(adaptive(speed.value), 8, Role.STALE if is_stale(speed, lag) else Role.TEXT, right=True),
+        cell(adaptive(speed.value) if live else DASH, 8, Role.STALE if is_stale(speed, lag) else Role.TEXT, right=True),
     )
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.segment import Segment
 from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
-from specctl.tui.text import Line, Role, width_of
+from specctl.tui.text import Line, width_of
+from specctl.tui.widgets.palette import HasPalette
 
 
 class Panel(Widget):
-    """Shows the lines given to `show`; roles are the component classes `panel--<role>`, coloured by the theme."""
+    """Shows the lines given to `show`, each role in the palette's style."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"panel--{role}" for role in Role}
     can_focus = False
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -42,10 +41,9 @@ class Panel(Widget):
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         style = self.rich_style
+        app = self.app
+        assert isinstance(app, HasPalette)
+        palette = app.palette
         line = self._lines[y] if y < len(self._lines) else ()
-        segments = [
-            Segment(span.text, style + self.get_component_rich_style(f"panel--{span.role}", partial=True))
-            for span in line
-            if span.text
-        ]
+        segments = [Segment(span.text, style + palette.style(span.role)) for span in line if span.text]
         return Strip(segments, width_of(line)).adjust_cell_length(width, style)
