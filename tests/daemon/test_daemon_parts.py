@@ -8,7 +8,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specctl.config.paths import paths
@@ -69,6 +69,7 @@ def test_unfinished_line_is_counted_once() -> None:
     assert steps.current == "loading target"
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(LOG), max_size=60))
 def test_steps_never_go_back_whatever_the_log_says(lines: list[str]) -> None:
     steps, last = StartSteps.of(0.0, DEFAULT_MODES, {}), 0
@@ -78,6 +79,7 @@ def test_steps_never_go_back_whatever_the_log_says(lines: list[str]) -> None:
         last = steps.names.index(steps.current)
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_any_text_is_a_log_line(text: str) -> None:
     StartSteps.of(0.0, DEFAULT_MODES, {}).feed(1, text, 1.0)
@@ -107,6 +109,7 @@ def test_budget_doubles_caps_and_refills() -> None:
     assert budget.total == 5
 
 
+@settings(deadline=None)
 @given(st.floats(0, 1), st.integers(0, 30))
 def test_jitter_only_adds_and_never_passes_the_cap(rand: float, times: int) -> None:
     policy = RestartPolicy(max_restarts=100, base_s=1, cap_s=50, jitter=0.3)

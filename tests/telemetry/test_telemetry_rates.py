@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specctl.core.modes import CHAIN, DEFAULT_MODES, OFF, TREE
@@ -45,6 +45,7 @@ def test_counter_that_vanishes_has_no_rate() -> None:
     assert gone.rate() is None
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.floats(0.1, 3), st.integers(0, 1000)), min_size=2, max_size=40))
 def test_rate_is_never_negative_nor_above_the_fastest_step(steps: list[tuple[float, int]]) -> None:
     made, at, value, fastest = CounterWindow(), 0.0, 0.0, 0.0
@@ -55,7 +56,7 @@ def test_rate_is_never_negative_nor_above_the_fastest_step(steps: list[tuple[flo
     made.add(at, value)
     rate = made.rate()
     assert rate is not None
-    assert 0 <= rate <= fastest * (1 + 1e-9)
+    assert 0 <= rate <= fastest * (1 + 1e-6)
 
 
 def test_quantile_lies_in_its_bucket_and_counts_only_the_window() -> None:
@@ -81,6 +82,7 @@ def test_quantile_beyond_the_last_bound_is_that_bound() -> None:
     assert made.quantile(0.99) == 0.1
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.001, 9.9), min_size=1, max_size=200), st.floats(0.01, 1.0))
 def test_quantile_is_within_one_bucket_of_the_true_one(values: list[float], q: float) -> None:
     bounds = [0.5 * n for n in range(1, 21)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import httpx
@@ -19,6 +21,10 @@ from specctl.telemetry.pages import (
 )
 
 T = TypeVar("T")
+
+# httpcore tries to import sniffio on every request; a failed search through sys.path costs more than the request.
+if find_spec("sniffio") is None:
+    sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]
 
 
 class EngineError(Exception):

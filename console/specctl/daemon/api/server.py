@@ -45,6 +45,14 @@ def _with_peer(app: Any, peer: tuple[int, int] | None) -> Any:
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.told_to_end = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """uvicorn wakes ten times a second to look at its flags and the date; an idle daemon should sleep."""
+        await self.told_to_end.wait()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """uvicorn would take SIGINT and SIGTERM for itself; they are the daemon's."""
@@ -64,6 +72,7 @@ class ApiServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            date_header=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=2,
         )
@@ -74,3 +83,4 @@ class ApiServer:
 
     def stop(self) -> None:
         self._server.should_exit = True
+        self._server.told_to_end.set()
