@@ -283,3 +283,32 @@ async def test_other_modes_get_their_own_keys() -> None:
     async with console(source) as (_, pilot, _text):
         await pilot.press("d")
         await settle(pilot, lambda: source.calls == [("mode", "deep")])
+
+
+async def test_a_broken_source_is_shown_and_tried_again() -> None:
+    class Broken(s.ScriptedSource):
+        tries = 0
+
+        async def stream(self) -> AsyncIterator[s.Item]:
+            self.tries += 1
+            if self.tries == 1:
+                raise ZeroDivisionError("a bug in the client")
+            async for item in super().stream():
+                yield item
+
+    source = Broken(items=[s.snapshot()])
+    app = make_app(source)
+    async with app.run_test(size=NARROW_SIZE) as pilot:
+        await settle(pilot, lambda: "ZeroDivisionError" in screen_text(app))
+        await settle(pilot, lambda: "[TREE]" in screen_text(app))
+
+
+async def test_a_broken_command_leaves_the_mode_keys_working() -> None:
+    source = s.scene(s.snapshot("tree"))
+    source.error = RuntimeError("a bug in the client")  # type: ignore[assignment]
+    async with console(source) as (_, pilot, text):
+        await pilot.press("c")
+        await settle(pilot, lambda: "RuntimeError: a bug in the client" in text())
+        source.error = None
+        await pilot.press("o")
+        await settle(pilot, lambda: source.calls[-1] == ("mode", "off"))

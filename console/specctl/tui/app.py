@@ -24,7 +24,7 @@ from specctl.tui.glyphs import Glyphs
 from specctl.tui.lean import LeanUpdate, Shown
 from specctl.tui.screens.main import MainScreen
 from specctl.tui.source import Source
-from specctl.tui.store import LinkState, Store, View
+from specctl.tui.store import LinkLost, LinkState, Store, View
 from specctl.tui.terminal import Keeper
 from specctl.tui.text import clean
 from specctl.tui.widgets.palette import HasPalette
@@ -33,6 +33,7 @@ SETTLE_S = 0.03
 TICK_S = 1.0
 PENDING_TICK_S = 0.1
 LOG_POLL_S = 1.0
+RETRY_S = 1.0
 LOG_BATCH = 200
 HISTORY_S = 3600.0
 SIGNALS = {signal.SIGTERM: 143, signal.SIGHUP: 129, signal.SIGINT: 130, signal.SIGQUIT: 131}
@@ -63,7 +64,7 @@ class ConsoleApp(HasPalette):
         self._source, self._glyphs, self._keeper, self._monotonic = source, glyphs, keeper, clock
         self._environ = environ
         self._store = Store(socket=socket, read_only=read_only, now=clock())
-        self._main = MainScreen(glyphs, self.palette)
+        self._main = MainScreen(glyphs, self.palette, self._store.view)
         self._settling: asyncio.TimerHandle | None = None
         self._counting: asyncio.TimerHandle | None = None
         self._painted = False
@@ -107,12 +108,16 @@ class ConsoleApp(HasPalette):
         for number, code in SIGNALS.items():
             loop.add_signal_handler(number, self._leave, code)
         self.set_class(self._glyphs.ascii, "ascii")
-        self.run_worker(self._follow(), exit_on_error=False, group="source")
-        self.run_worker(self._follow_log(), exit_on_error=False, group="source")
+        # The first picture comes before the client's imports.
+        self.call_after_refresh(self._listen)
         self.set_interval(TICK_S, self._tick)
         self.app_resume_signal.subscribe(self, lambda _: self.action_redraw())
         for problem in self._problems:
             self.notify(clean(problem), severity="warning", markup=False)
+
+    def _listen(self) -> None:
+        self.run_worker(self._follow(), exit_on_error=False, group="source")
+        self.run_worker(self._follow_log(), exit_on_error=False, group="source")
 
     def _leave(self, code: int) -> None:
         if self._keeper is not None:
@@ -122,6 +127,18 @@ class ConsoleApp(HasPalette):
     # Readings come up.
 
     async def _follow(self) -> None:
+        """Follow the source for ever; a fault of the source is shown as a lost link and tried again."""
+        while True:
+            try:
+                await self._follow_once()
+                reason = "the stream ended"
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}"
+            self._store.apply(LinkLost(reason=clean(reason)), self._monotonic())
+            self._soon()
+            await asyncio.sleep(RETRY_S)
+
+    async def _follow_once(self) -> None:
         async for item in self._source.stream():
             self._store.apply(item, self._monotonic())
             self._soon()
@@ -134,8 +151,8 @@ class ConsoleApp(HasPalette):
     async def _prefill(self) -> None:
         try:
             points = await self._source.history(HISTORY_S)
-        except SpecctlError as error:
-            self._store.note(f"no history: {error.message}", self._monotonic())
+        except Exception as error:
+            self._store.note(f"no history: {error}", self._monotonic())
             return
         self._store.prefill(points, self._monotonic())
         self._soon()
@@ -145,7 +162,7 @@ class ConsoleApp(HasPalette):
             if self.view.link.state is LinkState.UP and self.screen is self._main:
                 try:
                     await self._read_log()
-                except SpecctlError:
+                except Exception:
                     # The link's own state says what is wrong; the next second tries again.
                     self._log_next = None
             await asyncio.sleep(LOG_POLL_S)
@@ -219,6 +236,9 @@ class ConsoleApp(HasPalette):
             accepted = await self._source.set_mode(mode)
         except SpecctlError as error:
             self._store.refused(mode, str(error), self._monotonic())
+        except Exception as error:
+            # Whatever broke: the operator must learn it, and the next key must work.
+            self._store.refused(mode, f"{type(error).__name__}: {error}", self._monotonic())
         else:
             self._store.accepted(mode, accepted.epoch, self._monotonic())
         self._soon()
@@ -234,7 +254,7 @@ class ConsoleApp(HasPalette):
         async def run() -> None:
             try:
                 accepted = await call()
-            except SpecctlError as error:
+            except Exception as error:
                 self._store.note(f"{what}: {error}", self._monotonic())
             else:
                 text = f"{what}: {accepted.message}" if accepted.message else f"{what}: accepted"

@@ -54,6 +54,8 @@ class RemoteSource:
 
         while True:
             try:
+                # The snapshot first: it tells whether the daemon is another one, with events numbered anew.
+                yield await self._client.snapshot()
                 page = await self._client.events(limit=RECENT_EVENTS)
                 for event in page.events:
                     yield event

@@ -14,13 +14,13 @@ from specctl.tui.widgets.panel import Panel
 
 
 class MainScreen(Screen[None]):
-    def __init__(self, glyphs: Glyphs, palette: Palette) -> None:
+    def __init__(self, glyphs: Glyphs, palette: Palette, view: View) -> None:
         super().__init__()
         self._palette = palette
         self._glyphs = glyphs
         self._panels = {name: Panel(id=name) for name in PAINTERS}
         self._places: dict[str, Place] = {}
-        self._view = View()
+        self._view = view
 
     def compose(self) -> ComposeResult:
         yield self._palette
