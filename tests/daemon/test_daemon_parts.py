@@ -16,6 +16,7 @@ from specctl.core.errors import Refused
 from specctl.core.events import EventKind
 from specctl.core.modes import DEFAULT_MODES
 from specctl.core.states import PatchStatus, StepStatus
+from specctl.daemon.api.server import _with_peer
 from specctl.daemon.events import EventLog
 from specctl.daemon.health import Health
 from specctl.daemon.restart import RestartBudget, RestartMode, RestartPolicy
@@ -207,3 +208,17 @@ async def test_pages_of_events(tmp_path: Path) -> None:
     log.add(EventKind.NOTE, "x")
     await asyncio.wait_for(changed.wait(), 1)
     log.close()
+
+
+@pytest.mark.parametrize(("peer", "status"), [((1, os.getuid() + 4242), 403), (None, 403), ((1, os.getuid()), 200)])
+async def test_other_users_are_refused_whatever_the_files_allow(peer: tuple[int, int] | None, status: int) -> None:
+    async def app(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    sent = []
+
+    async def send(message) -> None:
+        sent.append(message)
+
+    await _with_peer(app, peer)({"type": "http", "headers": []}, None, send)
+    assert sent[0]["status"] == status
