@@ -17,6 +17,7 @@ from specctl.tui.text import Line, Role, Span
 from specctl.tui.views.frame import Frame, fill, header, mode_role
 
 LABEL = 6
+LEAST_TOP = 1e-6
 STEPS_S = (1, 2, 3, 5, 10, 15, 30, 60, 120, 300)
 _LEFT = (0x40, 0x04, 0x02, 0x01)
 _RIGHT = (0x80, 0x20, 0x10, 0x08)
@@ -42,8 +43,8 @@ def step_for(window_s: float, columns: int) -> int:
 
 
 def nice_top(value: float) -> float:
-    """The smallest of 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten that is not below `value`."""
-    if value <= 0:
+    """The smallest of 1, 1.5, 2, 3, 4, 5, 6, 8 times a power of ten that is not below `value`; 1 for next to nothing."""
+    if value < LEAST_TOP:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
     return next((m * power for m in (1, 1.5, 2, 3, 4, 5, 6, 8) if m * power >= value * 0.9999), 10 * power)
