@@ -36,11 +36,15 @@ OWNED: dict[str, str] = {
     "--api-key": "server.api_key_env",
     "--admin-api-key": "server.admin_api_key_env",
     "--config": "server",
+    "--uvicorn-access-log-exclude-prefixes": "server",
 }
 """SGLang's flag -> the profile key that sets it. In `extra_args` these are refused."""
 
 ALWAYS = ("--enable-metrics", "--sleep-on-idle", "--disable-cuda-graph")
 """Flags without a key that the plan may set; repeating them in `extra_args` changes nothing."""
+
+POLLED = ("/metrics", "/ready", "/server_info", "/v1/loads", "/model_info")
+"""Pages of the engine that the daemon reads again and again."""
 
 DEFAULT_BACKEND = {"cpu": "intel_amx", "cuda": "flashinfer"}
 
@@ -87,6 +91,8 @@ def server_argv(profile: Profile, *, python: Path, port: int, secrets_file: Path
     if server.overlap_schedule is False:
         flags.append("--disable-overlap-schedule")
     options.append(("--config", secrets_file))
+    # The daemon's own polls would fill the log that operators read; commands stay in it.
+    flags += ["--uvicorn-access-log-exclude-prefixes", *POLLED]
     command = [str(python), "-m", "sglang.launch_server"]
     for flag, value in options:
         if value is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,12 @@ def test_text_and_kv_under_flips_with_overlap(
     with real_server(tmp_path, environment=environment) as server:
         outcomes, _ = asyncio.run(run_with_flips(server, requests_, 6, modes=MODES, every_s=0.03))
         assert differences(reference, outcomes) == []
-        assert "Retract requests" in server.log() or "retract" in server.log().lower()
+        retracted = sum(int(number) for number in re.findall(r"#retracted_reqs: (\d+)", server.log()))
+        assert retracted > 0
         report = server.specctl()
         assert report["flips"] > 20
+        # A request's first token comes from a prefill, and so does the first one after each retraction.
         delivered = sum(max(0, len(outcome.tokens) - 1) for outcome in outcomes if not outcome.aborted)
-        assert sum(row["committed_tokens"] for row in report["by_mode"].values()) >= delivered
+        assert sum(row["committed_tokens"] for row in report["by_mode"].values()) + retracted >= delivered
         server.flush_cache()
         assert server.used_tokens() == 0

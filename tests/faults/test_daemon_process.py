@@ -178,3 +178,16 @@ def test_signal_during_a_stop_waits_for_its_end(daemon) -> None:
     one.process.send_signal(signal.SIGTERM)
     assert one.process.wait(20) == 143
     assert not Path(f"/proc/{pid}").exists()
+
+
+@pytest.mark.parametrize("gone", ["socket", "lock"])
+def test_a_daemon_that_cannot_be_reached_any_more_ends_and_the_server_is_adopted(daemon, gone: str) -> None:
+    first = daemon(script={"running": 1})
+    server = first.up()
+    place = first.socket if gone == "socket" else first.socket.with_suffix(".lock")
+    place.unlink()
+    assert first.process is not None
+    assert first.process.wait(timeout=20) == 0
+    second = daemon()
+    adopted = second.until_state("READY")
+    assert (adopted["pid"], adopted["run"]) == (server["pid"], server["run"])

@@ -44,6 +44,7 @@ def test_the_demo_plan(home: Paths):
         *("--speculative-draft-model-path", str(specctl_demo.draft_dir())),
         *("--speculative-num-steps", "2", "--speculative-eagle-topk", "4", "--speculative-num-draft-tokens", "16"),
         *("--enable-metrics", "--disable-cuda-graph", "--sleep-on-idle"),
+        *("--uvicorn-access-log-exclude-prefixes", "/metrics", "/ready", "/server_info", "/v1/loads", "/model_info"),
     )
     assert plan.env_added == {
         "PYTHONUNBUFFERED": "1",

@@ -125,18 +125,29 @@ def test_acceptance_is_that_of_the_live_mode_alone() -> None:
     assert tree.acceptance_rate.value == pytest.approx(0.75)
     off = meter.numbers(1, OFF)
     assert off.acceptance_length.value is None
-    assert off.acceptance_length.note == "no round in the last 5 s"
+    assert off.acceptance_length.note == "off drafts nothing: one token a round"
     assert meter.numbers(1, CHAIN).acceptance_length.value is None
 
 
-def test_rate_is_undefined_in_off_not_zero() -> None:
+def test_acceptance_is_undefined_in_off_not_zero() -> None:
     meter = EngineMeter()
     meter.add(busy(0, 0, {"off": counters(0, 2, 1)}))
     meter.add(busy(1, 0, {"off": counters(10, 2, 1)}))
     numbers = meter.numbers(1, OFF)
-    assert numbers.acceptance_length.value == 1
-    assert numbers.acceptance_rate.value is None
-    assert numbers.acceptance_rate.note == "undefined in off"
+    for undefined in (numbers.acceptance_length, numbers.acceptance_rate):
+        assert undefined.value is None
+        assert undefined.note == "off drafts nothing: one token a round"
+
+
+def test_a_mode_that_is_not_in_use_has_no_rate_and_a_used_one_that_idles_has_zero() -> None:
+    meter = EngineMeter()
+    meter.add(busy(0, 0, {"tree": counters(0, 2, 2.5), "off": counters(10, 2, 1)}))
+    meter.add(busy(1, 0, {"tree": counters(100, 2, 2.5), "off": counters(10, 2, 1)}))
+    tree, off = meter.by_mode(1, (TREE, OFF))
+    assert tree.tokens_per_second.value is not None
+    assert tree.tokens_per_second.value > 0
+    assert off.tokens_per_second.value is None
+    assert off.tokens_per_second.note == "no round in the last 5 s"
 
 
 def test_numbers_carry_their_age_and_what_is_missing_says_why() -> None:

@@ -24,6 +24,7 @@ from specctl.daemon.socket import BoundSocket
 from specctl.daemon.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
+_GUARD_S = 2.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -48,6 +49,7 @@ class Daemon:
         self.snapshots = SnapshotMaker(info, self.supervisor, self.events)
         self.service = Service(self.supervisor, self.snapshots, self.events, self.runs, read_only=read_only)
         self._api = ApiServer(create_app(self.service), bound.listener)
+        self._bound = bound
         self._signalled: signal.Signals | None = None
 
     async def run(self) -> int:
@@ -61,6 +63,7 @@ class Daemon:
             self._task("supervisor", self.supervisor.serve()),
             self._task("snapshots", self.snapshots.run()),
             self._task("api", self._api.run()),
+            self._task("socket", self._guard_socket()),
         ]
         try:
             await self._until_ended(tasks)
@@ -81,6 +84,15 @@ class Daemon:
                 log.critical("%s failed", task.get_name(), exc_info=error)
                 self.events.add(EventKind.ALERT, f"daemon part {task.get_name()} failed: {error!r}")
 
+    async def _guard_socket(self) -> None:
+        """A daemon whose socket or lock was deleted cannot be reached, and a second one could start beside it."""
+        while self._bound.is_ours():
+            await asyncio.sleep(_GUARD_S)
+        self.events.add(
+            EventKind.ALERT, f"{self._bound.path} or its lock is gone or not ours any more: the daemon ends"
+        )
+        self.supervisor.end_soon()
+
     async def _close(self, tasks: list[asyncio.Task[None]]) -> None:
         run = self.supervisor.current
         left = run is not None and run.child is not None and not self.supervisor.info.state.is_resting
@@ -92,7 +104,7 @@ class Daemon:
         # Streams see the last event, then the API ends.
         await asyncio.sleep(0.05)
         self._api.stop()
-        await asyncio.wait(tasks[2:], timeout=3.0)
+        await asyncio.wait(tasks[2:3], timeout=3.0)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

@@ -159,7 +159,8 @@ class FlipWatcher:
 
     async def _confirm(self) -> bool:
         """Every rank has read back in the mode, now. The groups' own account must not contradict it."""
-        confirmed_at, latency_ms = time.time(), (time.monotonic() - self._command.received) * 1000.0
+        confirmed_at = time.time()
+        latency_ms = round((time.monotonic() - self._command.received) * 1000.0, 1)
         info = None
         with suppress(EngineError):
             info = await self._engine.server_info()

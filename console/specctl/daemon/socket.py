@@ -19,12 +19,26 @@ class BoundSocket:
     """A listening socket and the lock that makes it ours. `close` removes the socket file; the lock file stays."""
 
     path: Path
+    lock_path: Path
     listener: socket.socket
     lock_fd: int
+    inode: int
+
+    def is_ours(self) -> bool:
+        """Whether clients that open `path` still reach this listener, and whoever locks `lock_path` still meets our lock."""
+        try:
+            lock = self.lock_path.stat()
+            return self._socket_is_ours() and os.path.samestat(lock, os.fstat(self.lock_fd))
+        except OSError:
+            return False
+
+    def _socket_is_ours(self) -> bool:
+        return self.path.lstat().st_ino == self.inode
 
     def close(self) -> None:
         with suppress(OSError):
-            self.path.unlink()
+            if self._socket_is_ours():
+                self.path.unlink()
         self.listener.close()
         os.close(self.lock_fd)
 
@@ -57,7 +71,7 @@ def bind(where: Paths) -> BoundSocket:
     except BaseException:
         os.close(lock_fd)
         raise
-    return BoundSocket(where.socket, listener, lock_fd)
+    return BoundSocket(where.socket, where.lock, listener, lock_fd, where.socket.lstat().st_ino)
 
 
 def _listen(path: Path) -> socket.socket:

@@ -9,13 +9,12 @@ from specctl.core.modes import Mode
 from specctl.core.snapshot import StartStep
 from specctl.core.states import StepStatus
 
-LAUNCHING, TARGET, DRAFT, KV, GRAPHS, SELF_TEST, READY = (
+LAUNCHING, TARGET, DRAFT, KV, GRAPHS, READY = (
     "launching",
     "loading target",
     "loading draft",
     "KV cache",
     "graphs",
-    "self-test",
     "ready",
 )
 
@@ -26,7 +25,6 @@ _SHARDS = re.compile(r"shards:\s+(?P<percent>\d+)%")
 _CAPTURE_BEGIN = re.compile(r"Capture (?P<what>[\w ]+?) (?:CUDA|cuda|CPU|NPU|XPU) graph begin")
 _CAPTURE_BAR = re.compile(r"Capturing batches.*?:?\s+(?P<percent>\d+)%")
 _STATE = re.compile(r"specctl: built (?P<what>[\w-]+)")
-_SELF_TEST = re.compile(r"\bspecctl\b.*\bself[- ]?test", re.IGNORECASE)
 _ERROR = re.compile(r"^(?:\w+\.)*(?P<kind>\w*(?:Error|Exception|Interrupt|Refused))\b:? ?(?P<text>.*)")
 
 
@@ -44,7 +42,7 @@ class StartSteps:
 
     started_at: float
     usual: dict[str, float] = field(default_factory=dict)
-    names: tuple[str, ...] = (LAUNCHING, TARGET, DRAFT, KV, GRAPHS, SELF_TEST, READY)
+    names: tuple[str, ...] = (LAUNCHING, TARGET, DRAFT, KV, GRAPHS, READY)
     _now: int = 0
     _since: float = 0.0
     _seconds: dict[str, float] = field(default_factory=dict)
@@ -59,7 +57,7 @@ class StartSteps:
 
     @classmethod
     def of(cls, started_at: float, modes: tuple[Mode, ...], usual: dict[str, float]) -> StartSteps:
-        names: tuple[str, ...] = (LAUNCHING, TARGET, DRAFT, KV, GRAPHS, SELF_TEST, READY)
+        names: tuple[str, ...] = (LAUNCHING, TARGET, DRAFT, KV, GRAPHS, READY)
         if not modes:
             names = (LAUNCHING, TARGET, KV, GRAPHS, READY)
         return cls(started_at=started_at, usual=usual, names=names)
@@ -96,8 +94,6 @@ class StartSteps:
             self._enter(GRAPHS, now, detail=found["what"])
         elif (found := _CAPTURE_BAR.search(text)) and self.current == GRAPHS:
             self._fraction = int(found["percent"]) / 100
-        elif _SELF_TEST.search(text):
-            self._enter(SELF_TEST, now)
         elif found := _STATE.match(text):
             self._enter(GRAPHS, now, detail=found["what"])
 

@@ -10,6 +10,7 @@ from specctl.telemetry.pages import ITL, KV_USAGE, QUEUED, RUNNING, TOKENS, TTFT
 from specctl.telemetry.rates import WINDOW_S, CounterWindow, HistogramWindow
 
 _COMMITTED = "specctl_committed_tokens_total / specctl_request_rounds_total"
+_NOTHING_DRAFTED = "off drafts nothing: one token a round"
 
 
 @dataclass(slots=True)
@@ -79,25 +80,28 @@ class EngineMeter:
         if page is None:
             return tuple(ModeNumbers(mode=mode.name) for mode in modes)
         age = max(0.0, now - page.at)
-        return tuple(self._mode_numbers(mode.name, page.by_mode.get(mode.name), age) for mode in modes)
+        return tuple(self._mode_numbers(mode, page.by_mode.get(mode.name), age) for mode in modes)
 
-    def _mode_numbers(self, mode: str, counters: ModeCounters | None, age: float) -> ModeNumbers:
+    def _mode_numbers(self, mode: Mode, counters: ModeCounters | None, age: float) -> ModeNumbers:
         if counters is None:
-            return ModeNumbers(mode=mode)
-        length = None
-        if counters.request_rounds:
-            length = counters.committed_tokens / counters.request_rounds
-        windows = self._modes.get(mode)
-        rate = windows.committed.rate(idle=self.is_idle) if windows else None
-        note = None if length is not None else "no round in this mode yet"
+            return ModeNumbers(mode=mode.name)
+        length, note = None, _NOTHING_DRAFTED if mode.is_off else "no round in this mode yet"
+        if counters.request_rounds and not mode.is_off:
+            length, note = counters.committed_tokens / counters.request_rounds, None
+        windows = self._modes.get(mode.name)
+        # A mode that is not in use has no rate; 0 would read as a mode that stands still.
+        rate = windows.committed.rate(idle=self.is_idle) if windows and windows.committed.delta else None
+        pace = None if rate is not None else f"no round in the last {WINDOW_S:.0f} s"
         return ModeNumbers(
-            mode=mode,
+            mode=mode.name,
             rounds=counters.rounds,
             request_rounds=counters.request_rounds,
             committed_tokens=counters.committed_tokens,
             drafted_tokens=counters.drafted_tokens,
             acceptance_length=Reading(value=length, unit="tokens", age=age, source=_COMMITTED, note=note),
-            tokens_per_second=Reading(value=rate, unit="tok/s", age=age, source="specctl_committed_tokens_total"),
+            tokens_per_second=Reading(
+                value=rate, unit="tok/s", age=age, source="specctl_committed_tokens_total", note=pace
+            ),
         )
 
     def _tokens_per_second(self, age: float) -> Reading:
@@ -111,6 +115,8 @@ class EngineMeter:
         return Reading(value=value, unit="tok/s", age=age, source=f'{TOKENS}{{mode="decode"}}', note=note)
 
     def _length(self, active: Mode | None, age: float) -> Reading:
+        if active is not None and active.is_off:
+            return Reading(unit="tokens", source=_COMMITTED, note=_NOTHING_DRAFTED)
         names = [active.name] if active else list(self._modes)
         if self.page is not None and not self.page.by_mode:
             return Reading(unit="tokens", source=_COMMITTED, note="the engine patch exports no counters")
@@ -143,7 +149,5 @@ def _rate_of(length: Reading, active: Mode | None) -> Reading:
     source = "(L - 1) / num_steps"
     if active is None or length.value is None:
         return Reading(source=source, note=length.note or "the mode is not known")
-    if active.is_off:
-        return Reading(source=source, note="undefined in off")
     value = min(1.0, max(0.0, (length.value - 1.0) / active.num_steps))
     return Reading(value=value, age=length.age, source=source)
