@@ -139,7 +139,7 @@ def test_acceptance_is_undefined_in_off_not_zero() -> None:
         assert undefined.note == "off drafts nothing: one token a round"
 
 
-def test_a_mode_that_is_not_in_use_has_no_rate_and_a_used_one_that_idles_has_zero() -> None:
+def test_a_mode_that_is_not_in_use_has_no_rate() -> None:
     meter = EngineMeter()
     meter.add(busy(0, 0, {"tree": counters(0, 2, 2.5), "off": counters(10, 2, 1)}))
     meter.add(busy(1, 0, {"tree": counters(100, 2, 2.5), "off": counters(10, 2, 1)}))

@@ -86,7 +86,7 @@ class Daemon:
 
     async def _guard_socket(self) -> None:
         """A daemon whose socket or lock was deleted cannot be reached, and a second one could start beside it."""
-        while self._bound.is_ours():
+        while self._bound.is_ours():  # noqa: ASYNC110 - nobody tells that a file was deleted
             await asyncio.sleep(_GUARD_S)
         self.events.add(
             EventKind.ALERT, f"{self._bound.path} or its lock is gone or not ours any more: the daemon ends"

@@ -85,7 +85,8 @@ class EngineMeter:
     def _mode_numbers(self, mode: Mode, counters: ModeCounters | None, age: float) -> ModeNumbers:
         if counters is None:
             return ModeNumbers(mode=mode.name)
-        length, note = None, _NOTHING_DRAFTED if mode.is_off else "no round in this mode yet"
+        length: float | None = None
+        note: str | None = _NOTHING_DRAFTED if mode.is_off else "no round in this mode yet"
         if counters.request_rounds and not mode.is_off:
             length, note = counters.committed_tokens / counters.request_rounds, None
         windows = self._modes.get(mode.name)
