@@ -176,7 +176,7 @@ def run(summary: dict[str, Any]) -> None:
 def main() -> int:
     os.environ.setdefault("SPECCTL_HOME", str(Path(__file__).resolve().parents[1] / ".specctl" / "home"))
     summary: dict[str, Any] = {"ok": False}
-    if specctl("status", ok=(0, 3)).strip():
+    if next(Path(os.environ["SPECCTL_HOME"]).rglob("*.sock"), None) and specctl("status", ok=(0, 3)).strip():
         print("demo: a daemon already runs for this checkout. Stop it first: scripts/demo --down", file=sys.stderr)
         return 4
     try:
