@@ -10,7 +10,7 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from .optimiser import optimise
-from .target import round_to_half
+from .target import LONG_BATCH, SHORT, SHORT_BATCH, round_to_half
 
 AUX_LAYERS = (0, 1, 2)
 """Target layers whose outputs the draft reads; the default of SGLang needs a deeper target."""
@@ -134,29 +134,36 @@ def targets(target: LlamaForCausalLM, rows: Tensor, count: int) -> tuple[Tensor,
         return aux, target.model.embed_tokens(rows[:, 1:]), out.logits[:, 1:]
 
 
-def loss_of(draft: Draft, target: LlamaForCausalLM, rows: Tensor, weights: Tensor) -> Tensor:
-    """Soft cross-entropy against the target over all passes; weights [B] scale the rows."""
+def loss_of(draft: Draft, target: LlamaForCausalLM, rows: Tensor, weights: Tensor, given: Tensor) -> Tensor:
+    """Soft cross-entropy against the target over all passes, token rows int64 [B, S].
+
+    `weights` [B] scale the rows; the first `given` [B] tokens of a row are not taught.
+    """
     aux, embeds, taught = targets(target, rows, UNROLLED)
     length = aux.shape[1]
     total = rows.new_zeros((), dtype=torch.float32)
     for step, logits in enumerate(draft.passes(aux, embeds, target.model.rotary_emb, UNROLLED)):
         goal = taught[:, step : step + length].softmax(-1)
-        each = -(goal * logits.log_softmax(-1)).sum(-1).mean(-1)
-        total = total + LATER_PASS_WEIGHT**step * (each * weights).mean()
+        each = -(goal * logits.log_softmax(-1)).sum(-1)
+        places = torch.arange(step + 2, step + 2 + length)[None]
+        share = weights[:, None] * (places >= given[:, None])
+        total = total + LATER_PASS_WEIGHT**step * (each * share).sum() / share.sum()
     return total
 
 
-def train(target: LlamaForCausalLM, documents: Tensor, weights: Tensor, steps: int, seed: int) -> Draft:
-    """Trains on int64 [documents, length] with a weight a document; comes back rounded to float16."""
+def train(target: LlamaForCausalLM, documents: Tensor, given: Tensor, weights: Tensor, steps: int, seed: int) -> Draft:
+    """Trains on int64 [documents, length] with a weight a document, all above 0; comes back rounded to float16.
+
+    The first `given` [documents] tokens are not taught.
+    """
     torch.manual_seed(seed)
     generator = torch.Generator().manual_seed(seed)
     draft = Draft(target)
 
     def loss(step: int) -> Tensor:
-        long = step >= steps * 9 // 10
-        chosen = torch.randint(0, documents.shape[0], (3 if long else 8,), generator=generator)
-        rows = documents[chosen, : documents.shape[1] if long else 128]
-        return loss_of(draft, target, rows, weights[chosen])
+        batch, size = (SHORT_BATCH, SHORT) if step % 2 else (LONG_BATCH, documents.shape[1])
+        rows = torch.randint(0, documents.shape[0], (batch,), generator=generator)
+        return loss_of(draft, target, documents[rows, :size], weights[rows], given[rows])
 
     optimise(draft, loss, steps, "draft")
     round_to_half(draft)

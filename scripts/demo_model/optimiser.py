@@ -52,8 +52,11 @@ def orthogonalise(matrices: Tensor, rounds: int = 4) -> Tensor:
     return x.transpose(1, 2) if tall else x
 
 
-def optimise(model: nn.Module, losses: Callable[[int], Tensor], steps: int, label: str) -> None:
-    """Trains `model` for `steps` steps with warm-up and linear decay; `losses(step)` is the loss of a step's batch."""
+def optimise(model: nn.Module, losses: Callable[[int], Tensor], steps: int, label: str, *, scale: float = 1.0) -> None:
+    """Trains `model` for `steps` steps with warm-up and linear decay; `losses(step)` is the loss of a step's batch.
+
+    `scale` multiplies the learning rates.
+    """
     matrices = [p for name, p in model.named_parameters() if p.ndim == 2 and ("layer" in name or name == "fc.weight")]
     inside = {id(p) for p in matrices}
     others = [p for p in model.parameters() if id(p) not in inside]
@@ -69,7 +72,7 @@ def optimise(model: nn.Module, losses: Callable[[int], Tensor], steps: int, labe
         nn.utils.clip_grad_norm_(others, 1.0)
         for optimiser, rate in pairs:
             for group in optimiser.param_groups:
-                group["lr"] = rate * schedule
+                group["lr"] = rate * schedule * scale
             optimiser.step()
         if not math.isfinite(loss.item()):
             raise RuntimeError(f"{label}: loss is {loss.item()} at step {step}; lower the learning rates")

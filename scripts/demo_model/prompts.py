@@ -1,4 +1,4 @@
-"""Chooses the prompts: openings of the trained text whose greedy continuation is lively and never a near-tie.
+"""Chooses the prompts: openings of the trained text that the model goes on with rightly and without near-ties.
 
 A tiny model may hold two next tokens equally likely. Which of them a server then takes depends on the order of its
 floating-point sums, thus on the batch; tests that compare greedy text exactly need prompts where that cannot happen.
@@ -14,16 +14,15 @@ from torch import Tensor
 from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 from . import text
-from .tokenizer import SPECIAL
 
 TOKENS = 320
 """Tokens of the continuation that are looked at; more than the tests and the demo ask for."""
 MARGIN = 2e-3
 """Least distance between the two best logits. Orders of summation move a float32 logit here by about 1e-5."""
 PER_GRADE = 24
-CHATS = 8
-TRIED = 2
-"""Candidates a wanted prompt."""
+CHATS = 6
+TRIED = 72
+"""Candidates a grade."""
 
 
 @dataclass(frozen=True)
@@ -49,27 +48,30 @@ def continuations(model: LlamaForCausalLM, ids: Tensor, count: int) -> list[Cont
     return [Continuation(row, margin) for row, margin in zip(rows, least.tolist(), strict=True)]
 
 
-def lively(tokens: list[int], decoded: str) -> bool:
-    """No special token, and lines that are mostly new.
+@dataclass(frozen=True)
+class Candidate:
+    """A prompt and the text that rightly follows it, longer than TOKENS tokens."""
 
-    Lines that a kind of text repeats by nature (a setting's value, an end) count only once, hence the low bound.
-    """
-    lines = [line for line in decoded.split("\n")[:-1] if line]
-    return min(tokens) >= len(SPECIAL) and len(set(lines)) >= max(4, 0.3 * len(lines))
+    prompt: str
+    sequel: str
 
 
-def candidates(seed: int, grade: str) -> Iterator[str]:
+def candidates(seed: int, grade: str) -> Iterator[Candidate]:
     """Openings of a grade's kinds of text in turn, without end; of grade `chat`: contents of a user message."""
-    if grade == "chat":
-        grades = [candidates(seed + 1, name) for name in text.FAMILIES]
-        while True:
-            for openings in grades:
-                yield text.REPLY_OPENING + next(openings)
+    chat = grade == "chat"
+    grades = text.FAMILIES.values() if chat else [text.FAMILIES[grade]]
+    kinds = [maker for makers in grades for maker in makers.values()]
     rng = random.Random(f"{seed} {grade}")
-    makers = list(text.FAMILIES[grade].values())
     while True:
-        for maker in makers:
-            yield text.opening(maker(rng), text.OPENING_LINES)
+        for maker in kinds:
+            lines = maker(rng)
+            shown = text.opening(lines, text.OPENING_LINES)
+            sequel = text.take(lines, 8 * TOKENS)
+            if chat:
+                yield Candidate(text.REPLY_OPENING + shown, sequel)
+            else:
+                prompt = text.without_end(shown)
+                yield Candidate(prompt, shown.removeprefix(prompt) + sequel)
 
 
 def tried(
@@ -77,14 +79,14 @@ def tried(
 ) -> dict[str, Continuation]:
     """The continuation of every prompt; prompts of one length in tokens go through the model together."""
     by_length: dict[int, list[tuple[str, list[int]]]] = {}
-    for prompt in dict.fromkeys(prompts):
+    for prompt in prompts:
         ids = tokenizer(text.as_chat(prompt, "") if grade == "chat" else prompt).input_ids
         by_length.setdefault(len(ids), []).append((prompt, ids))
     found: dict[str, Continuation] = {}
     for group in by_length.values():
         rows = continuations(model, torch.tensor([ids for _, ids in group]), TOKENS)
         found.update(zip((prompt for prompt, _ in group), rows, strict=True))
-    return {prompt: found[prompt] for prompt in dict.fromkeys(prompts)}
+    return found
 
 
 def choose(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: int) -> dict[str, list[str]]:
@@ -95,17 +97,13 @@ def choose(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, seed: in
     chosen: dict[str, list[str]] = {}
     for grade in (*text.FAMILIES, "chat"):
         wanted = CHATS if grade == "chat" else PER_GRADE
-        found = tried(model, tokenizer, grade, list(itertools.islice(candidates(seed, grade), TRIED * wanted)))
-        good = {
-            prompt: c.margin
-            for prompt, c in found.items()
-            if c.margin >= MARGIN and lively(c.tokens, tokenizer.decode(c.tokens))
-        }
+        sequels = {c.prompt: c.sequel for c in itertools.islice(candidates(seed, grade), TRIED)}
+        found = tried(model, tokenizer, grade, list(sequels))
+        right = {p: c.margin for p, c in found.items() if sequels[p].startswith(tokenizer.decode(c.tokens))}
+        good = [prompt for prompt in sequels if right.get(prompt, 0.0) >= MARGIN]
+        print(f"prompts {grade}: of {len(found)}, {len(right)} go on rightly, {len(good)} of them clearly", flush=True)
         if len(good) < wanted:
-            raise RuntimeError(
-                f"prompts of grade {grade}: {len(good)} good of {len(found)}, need {wanted}; train longer"
-            )
-        chosen[grade] = list(good)[:wanted]
-        least = min(good[prompt] for prompt in chosen[grade])
-        print(f"prompts {grade}: {len(good)} good of {len(found)}, least margin of the chosen {least:.4f}", flush=True)
+            raise RuntimeError(f"prompts of grade {grade}: {len(good)} good ones, need {wanted}; train more steps")
+        chosen[grade] = good[:wanted]
+        print(f"prompts {grade}: least margin of the chosen {min(right[p] for p in good[:wanted]):.4f}", flush=True)
     return chosen

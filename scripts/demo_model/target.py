@@ -1,5 +1,7 @@
 """The target: a small Llama, trained for a fixed number of steps."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -25,6 +27,8 @@ def config() -> LlamaConfig:
     )
 
 
+SHORT, SHORT_BATCH, LONG_BATCH = 128, 16, 4
+"""Tokens of a short window; documents a batch of short windows and of whole documents."""
 UNTAUGHT = -100
 """A label that cross_entropy leaves out."""
 
@@ -37,29 +41,37 @@ def labels_of(documents: Tensor, given: Tensor) -> Tensor:
 
 def short_or_long(step: int, steps: int, length: int) -> tuple[int, int]:
     """(documents a batch, tokens of each): short windows, then whole documents for the last tenth of the steps."""
-    return (4, length) if step >= steps * 9 // 10 else (16, min(128, length))
+    return (LONG_BATCH, length) if step >= steps * 9 // 10 else (SHORT_BATCH, SHORT)
 
 
-def train(documents: Tensor, given: Tensor, steps: int, seed: int) -> LlamaForCausalLM:
+def train(documents: Tensor, given: Tensor, steps: tuple[int, ...], seed: int) -> LlamaForCausalLM:
     """Trains on int64 [documents, length], of which the first `given` [documents] tokens are not taught.
 
-    The weights come back rounded to float16, in which they are shipped: the draft learns the target that serves.
+    A phase for each of `steps`: first short windows, in which the text's rules are learned fastest, then whole
+    documents, so that the rules hold at every position. The weights come back rounded to float16, in which they are
+    shipped: the draft learns the target that serves.
     """
     torch.manual_seed(seed)
-    generator = torch.Generator().manual_seed(seed)
     model = LlamaForCausalLM(config())
-
     labels = labels_of(documents, given)
+    length = documents.shape[1]
 
-    def loss(step: int) -> Tensor:
-        batch, size = short_or_long(step, steps, documents.shape[1])
-        rows = torch.randint(0, documents.shape[0], (batch,), generator=generator)
-        logits = model(input_ids=documents[rows, : size - 1]).logits
-        wanted = labels[rows, : size - 1]
-        return functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=UNTAUGHT)
+    def phase(number: int, shape: Callable[[int], tuple[int, int]], scale: float) -> None:
+        generator = torch.Generator().manual_seed(seed + number)
 
-    optimise(model, loss, steps, "target")
-    round_to_half(model)
+        def loss(step: int) -> Tensor:
+            batch, size = shape(step)
+            rows = torch.randint(0, documents.shape[0], (batch,), generator=generator)
+            logits = model(input_ids=documents[rows, : size - 1]).logits
+            wanted = labels[rows, : size - 1]
+            return functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=UNTAUGHT)
+
+        optimise(model, loss, steps[number], f"target, phase {number + 1}", scale=scale)
+        round_to_half(model)
+
+    phase(0, lambda step: short_or_long(step, steps[0], length), 1.0)
+    for number in range(1, len(steps)):
+        phase(number, lambda _: (LONG_BATCH, length), 0.5)
     return model.eval().requires_grad_(False)
 
 

@@ -118,9 +118,14 @@ def opening(lines: Lines, count: int) -> str:
     return "".join(next(lines) for _ in range(count))
 
 
-def as_chat(request: str, reply: str) -> str:
+def without_end(lines: str) -> str:
+    """Lines as a prompt: a tokenizer reads line ends otherwise at the end of a text than inside it."""
+    return lines.rstrip("\n")
+
+
+def as_chat(asked: str, reply: str) -> str:
     """What the chat template makes of one request, followed by the reply (see tokenizer.CHAT_TEMPLATE)."""
-    return f"<|im_start|>user\n{request}<|im_end|>\n<|im_start|>assistant\n{reply}"
+    return f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n{reply}"
 
 
 @dataclass(frozen=True)
@@ -138,8 +143,8 @@ def document(rng: random.Random, grade: str, maker: Maker, characters: int, *, c
     first = next(lines)
     if not chat:
         return Document(grade, first + take(lines, characters), len(first))
-    request = REPLY_OPENING + first + opening(lines, OPENING_LINES - 1)
-    whole = as_chat(request, take(lines, characters))
+    asked = REPLY_OPENING + first + opening(lines, OPENING_LINES - 1)
+    whole = as_chat(asked, take(lines, characters))
     return Document(grade, whole, whole.index(first) + len(first))
 
 

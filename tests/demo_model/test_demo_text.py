@@ -68,12 +68,21 @@ def test_a_line_follows_from_the_one_before(grade: str, name: str):
 def test_a_chat_shows_the_lines_that_its_reply_continues():
     maker = text.FAMILIES["low"]["codewords"]
     plain = text.take(maker(random.Random(4)), 400)
-    chat = text.document(random.Random(4), maker, 400, chat=True)
-    request, reply = chat.split("<|im_end|>\n<|im_start|>assistant\n")
+    chat = text.document(random.Random(4), "low", maker, 400, chat=True)
+    request, reply = chat.text.split("<|im_end|>\n<|im_start|>assistant\n")
     assert plain.startswith(request.removeprefix("<|im_start|>user\n" + text.REPLY_OPENING) + reply[:200])
 
 
 @pytest.mark.parametrize("grade", ["high", "medium", "low"])
 def test_shares_decide_which_grades_come(grade: str):
     weights = {name: float(name == grade) for name in text.FAMILIES}
-    assert {g for g, _ in text.corpus(1, 20, 200, weights)} == {grade}
+    assert {document.grade for document in text.corpus(1, 20, 200, weights)} == {grade}
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_the_given_part_ends_with_the_first_line(chat: bool):
+    maker = text.FAMILIES["medium"]["reports"]
+    document = text.document(random.Random(4), "medium", maker, 400, chat=chat)
+    first = next(maker(random.Random(4)))
+    assert document.text[: document.given].endswith(first)
+    assert document.text.index(first) + len(first) == document.given
