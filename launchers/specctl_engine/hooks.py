@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from specctl_engine import live
+
 _INTERNAL_STATE = "sglang.srt.managers.scheduler_components.internal_state.SchedulerInternalStateController"
 _RESULTS = "sglang.srt.managers.scheduler_components.batch_result_processor.SchedulerBatchResultProcessor"
 CREATE_WORKER = "sglang.srt.speculative.spec_info.SpeculativeAlgorithm.create_worker"
@@ -15,10 +17,6 @@ SET_STATE = f"{_INTERNAL_STATE}.set_internal_state"
 ADD_SPECULATIVE = f"{_INTERNAL_STATE}._add_speculative"
 OWNED_KV = "sglang.srt.managers.schedule_batch.Req.owned_kv_len"
 RESOLVE_TOKENS = f"{_RESULTS}._resolve_spec_v2_tokens"
-
-
-# The one worker of this scheduler process. Requests know no worker, so the last hook has to find it here.
-live_worker: Any = None
 
 
 def register() -> None:
@@ -74,7 +72,7 @@ def _resolve_tokens(accepted: Sequence[Sequence[int]], processor: Any, result: A
 
 def _owned_kv_len(owned: int, req: Any) -> int:
     """A request's own answer, less what the prefix cache must not keep of it; SGLang frees the rest."""
-    return owned if live_worker is None else live_worker.reusable_kv_len(req, owned)
+    return owned if live.worker is None else live.worker.reusable_kv_len(req, owned)
 
 
 def _flip_worker(worker: Any) -> Any:

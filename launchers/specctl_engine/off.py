@@ -31,12 +31,17 @@ _BATCH_FIELDS = (
 
 
 class OffRounds:
-    """Runs off rounds of one worker and settles what they leave pending."""
+    """Runs off rounds of one worker and settles what they leave pending.
+
+    last_reader: the model runner that reads the shared buffers last in the present round, whose event the scheduler waits
+    for before it writes there; None = the draft's, as upstream has it.
+    """
 
     def __init__(self, worker: Any, boot: ModeState) -> None:
         runner = worker.draft_worker.draft_runner
         self._worker = worker
         self._boot = boot
+        self.last_reader: Any = None
         self.pending = PendingPositions(
             rows=worker.req_to_token_pool.req_to_token.shape[0],
             width=boot.mode.tokens,
@@ -47,6 +52,10 @@ class OffRounds:
 
     def round(self, batch: Any, on_publish: Callable[[Any], None] | None, grammar_barrier: Any) -> Any:
         """One plain decode of `batch`. The result has the shape of a verify that accepted the bonus token alone."""
+        target = self._worker.target_worker.model_runner
+        # A verify round may have left its event here unread; the scheduler would take it for this round's.
+        target.shared_read_done_event = None
+        self.last_reader = target
         result = self._decode(batch, batch.spec_info, grammar_barrier)
         if on_publish is not None:
             on_publish(result.new_seq_lens)
@@ -60,6 +69,7 @@ class OffRounds:
 
     def settle_before_drafting(self, batch: Any) -> None:
         """Called at the top of every round that drafts: free unless the rounds before it were off."""
+        self.last_reader = None
         if self.pending.rounds:
             self._settle(batch, batch.seq_lens, batch.seq_lens_cpu, batch.spec_info)
 
@@ -110,9 +120,9 @@ class OffRounds:
         lens, lens_host: [n] committed lengths of the rows, the pending positions included.
         """
         worker, draft, width = self._worker, self._worker.draft_worker, self.pending.width
+        self.last_reader = None
         rows = batch.req_pool_indices
-        counts_host, tokens, hidden = self.pending.take(batch.req_pool_indices_cpu, rows)
-        counts = counts_host.to(worker.device, non_blocking=True)
+        counts_host, counts, tokens, hidden = self.pending.take(batch.req_pool_indices_cpu, rows)
         fresh = EagleDraftInput()
         extend = SimpleNamespace(
             prepared_draft_extend_inputs=None,

@@ -8,7 +8,7 @@ from typing import Any
 from sglang.srt.runtime_context import get_parallel, get_spec
 from sglang.srt.speculative.eagle_worker_v2 import EAGLEWorkerV2
 
-from specctl_engine import hooks, status
+from specctl_engine import live, status
 from specctl_engine.control import FlipControl
 from specctl_engine.counters import Counters
 from specctl_engine.draft import FlipDraftWorker
@@ -25,7 +25,7 @@ class FlipWorker(EAGLEWorkerV2):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        hooks.live_worker = self
+        live.worker = self
         spec, parallel = get_spec(), get_parallel()
         modes, boot = resolve(
             spec.speculative_num_steps, spec.speculative_eagle_topk, spec.speculative_num_draft_tokens
@@ -42,7 +42,7 @@ class FlipWorker(EAGLEWorkerV2):
         super().init_cuda_graphs()
         control = self._control
         self._states = build_states(self, control.modes, control.boot)
-        if any(mode.steps == 0 for mode in control.modes):
+        if any(state.plain for state in self._states.values()):
             self._off = OffRounds(self, self._states[control.boot.id])
         self._counters.live(control.active, control.active_epoch)
         status.active(self._tp_rank, self._dp_rank)
@@ -55,12 +55,13 @@ class FlipWorker(EAGLEWorkerV2):
         if batch.forward_mode.is_extend() or batch.is_extend_in_batch:
             self._counters.interrupted()
             if self._off is not None:
+                self._off.last_reader = None
                 self._off.pending.forget(batch.req_pool_indices_cpu, batch.req_pool_indices)
             return super().forward_batch_generation(batch, on_publish, grammar_barrier, pp_proxy_tensors)
         self._flip_if_due()
         mode = self._control.active
         self._counters.round_starts(mode, len(batch.reqs))
-        if self._off is not None and mode.steps == 0:
+        if self._off is not None and self._states[mode.id].plain:
             result = self._off.round(batch, on_publish, grammar_barrier)
         else:
             if self._off is not None:
@@ -69,6 +70,11 @@ class FlipWorker(EAGLEWorkerV2):
         # The live mode may have moved on by the time this round's result is read.
         result.specctl_mode = mode
         return result
+
+    @property
+    def last_shared_read_runner(self) -> Any:
+        off = self._off
+        return super().last_shared_read_runner if off is None or off.last_reader is None else off.last_reader
 
     def _stub_skipped_draft_extend(self, batch: Any, batch_output: Any) -> None:
         # Upstream would hand over stubs as narrow as the mode; see FlipDraftWorker.
@@ -120,7 +126,7 @@ class FlipWorker(EAGLEWorkerV2):
         return min(owned, max(written, req.kv.cache_protected_len))
 
     def report(self) -> dict[str, Any]:
-        states = {s.mode.name: {"seconds": s.seconds, "bytes": s.bytes} for s in self._states.values()}
+        states = {s.mode.name: {"seconds": s.seconds, "bytes": s.bytes, "note": s.note} for s in self._states.values()}
         return self._control.report() | {
             "rank": self._tp_rank,
             "tp_size": self._tp_size,
