@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import httpx
 import msgspec
@@ -132,6 +133,18 @@ def test_live_numbers_reach_the_snapshot(daemon: DaemonProcess) -> None:
     assert snapshot["host"]["server_memory"]["value"] > 1e6
     tree = next(m for m in snapshot["speculation"]["by_mode"] if m["mode"] == "tree")
     assert tree["committed_tokens"] == 2 * tree["request_rounds"] > 0
+
+
+def test_expression_that_never_ends_is_broken_off_and_the_daemon_lives(daemon: DaemonProcess) -> None:
+    """Two repeats inside each other on a long line: Python's matcher would hold the daemon for ever."""
+    with (daemon.home / "state/runs/1/server.log").open("a") as log:
+        log.write("a" * 5000 + "\n")
+    query = urlencode({"grep": "(a+)+b", "tail": 5})
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(daemon.socket)), timeout=60) as client:
+        reply = client.get(f"http://specctl/v1/logs?{query}")
+    assert reply.status_code == 422
+    assert "broken off" in reply.json()["error"]["message"]
+    assert daemon.server["state"] == "READY"
 
 
 def test_own_metrics_page_is_prometheus_text(daemon: DaemonProcess) -> None:

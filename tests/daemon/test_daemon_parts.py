@@ -133,14 +133,15 @@ def test_worst_problem_is_named_first() -> None:
         "ready_failures": 2,
         "metrics_age": 9.0,
         "frozen_for": 30.0,
+        "silent_for": 30.0,
     }
     order = []
-    for name, fine in [("frozen_for", 0.0), ("ready_failures", 0), ("metrics_age", 0.0), ("patch", PatchStatus.ACTIVE)]:
+    for name, fine in [("frozen_for", 0.0), ("silent_for", 0.0), ("ready_failures", 0), ("metrics_age", 0.0), ("patch", PatchStatus.ACTIVE)]:
         problem = Health(**everything).problem()
         assert problem is not None
         order.append(problem[0].split(":")[0])
         everything[name] = fine
-    assert order == ["wedged", "unhealthy", "metrics stale", "patch refused"]
+    assert order == ["wedged", "wedged", "unhealthy", "metrics stale", "patch refused"]
     assert Health(**everything).problem() is None
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
+import signal
 import sys
 
 import pytest
 
 from faults.rig import Rig, marked
 from specctl.core.errors import Refused
+from specctl.core.events import EventKind
 from specctl.core.states import PatchStatus, ServerState, StepStatus
 from specctl.daemon.launching import Check
 from specctl.daemon.restart import RestartMode, RestartPolicy
@@ -178,6 +182,36 @@ async def test_wedged_server_is_degraded_and_recovers(rig: Rig) -> None:
     assert rig.info.state is ServerState.DEGRADED
     await rig.fake(wedged=False)
     await rig.until_state(ServerState.READY)
+
+
+async def test_schedulers_that_hang_while_nothing_runs_are_noticed(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sent to them then is counted nowhere: running stays 0, and every page looks like an idle server's."""
+    monkeypatch.setattr("specctl.daemon.watchers.INFO_EVERY_S", 0.2)
+    monkeypatch.setattr("specctl.daemon.health.SILENT_AT_LEAST_S", 2.0)
+    rig.settings(wedged_after_s=2.0)
+    await rig.up()
+    await rig.fake(wedged=True)
+    await rig.until(lambda: (rig.info.reason or "").startswith("wedged: the schedulers have not answered"), "wedged")
+    assert rig.info.state is ServerState.DEGRADED
+    assert "specctl restart" in (rig.info.remedy or "")
+    await rig.fake(wedged=False)
+    await rig.until_state(ServerState.READY, timeout=60.0)
+
+
+async def test_run_folder_that_was_removed_does_not_hide_the_end(rig: Rig) -> None:
+    await rig.up()
+    shutil.rmtree(rig.supervisor.current.folder)
+    os.kill(rig.pid, signal.SIGKILL)
+    await rig.until_state(ServerState.FAILED)
+    assert (rig.info.reason or "").startswith("killed by signal 9")
+    assert any(e.kind is EventKind.ALERT and "run.json of run 1" in e.message for e in rig.events.page(0, 999))
+
+
+async def test_state_folder_that_cannot_be_written_refuses_the_start(rig: Rig) -> None:
+    rig.runs.folder.write_text("a file where the folder should be")
+    with pytest.raises(Refused, match="runs cannot be written"):
+        await rig.start()
+    assert rig.info.state is ServerState.STOPPED
 
 
 async def test_idle_server_is_not_wedged(rig: Rig) -> None:

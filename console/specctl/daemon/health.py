@@ -7,11 +7,16 @@ from dataclasses import dataclass
 from specctl.core.states import PatchStatus
 
 STALE_AFTER_S = 5.0
+SILENT_AT_LEAST_S = 15.0  # three polls of /server_info: fewer say nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """frozen_for: seconds that requests run and no counter moves. metrics_age: seconds since the last good page."""
+    """frozen_for: seconds that requests run and no counter moves. metrics_age: seconds since the last good page.
+
+    silent_for: seconds without a sign of the schedulers, neither an answer nor a counter that moved. It finds those
+    that hang while nothing runs: what they are sent then is counted nowhere.
+    """
 
     patch: PatchStatus = PatchStatus.UNKNOWN
     patch_reason: str | None = None
@@ -20,6 +25,7 @@ class Health:
     metrics_age: float = 0.0
     metrics_error: str | None = None
     frozen_for: float = 0.0
+    silent_for: float = 0.0
     wedged_after_s: float = 20.0
 
     def problem(self) -> tuple[str, str | None] | None:
@@ -27,6 +33,11 @@ class Health:
         if self.frozen_for >= self.wedged_after_s:
             return (
                 f"wedged: requests run but no counter has moved for {self.frozen_for:.0f} s",
+                "Look at `specctl logs`, then `specctl restart`",
+            )
+        if self.silent_for >= max(self.wedged_after_s, SILENT_AT_LEAST_S):
+            return (
+                f"wedged: the schedulers have not answered for {self.silent_for:.0f} s",
                 "Look at `specctl logs`, then `specctl restart`",
             )
         if self.ready_failures >= 2:

@@ -100,8 +100,11 @@ class Polled(Report):
 
 @dataclass(frozen=True, slots=True)
 class InfoPolled(Report):
+    """`answered`: whether /server_info had any answer, be it a refusal."""
+
     info: ServerInfoPage | None
     ready: bool | None
+    answered: bool = True
 
 
 @dataclass(frozen=True, slots=True)

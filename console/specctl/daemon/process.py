@@ -173,12 +173,17 @@ def start(argv: Sequence[str], env: Mapping[str, str], *, log: Path, cwd: Path |
     """Starts argv in its own session with its output appended to `log`.
 
     The child writes to a file, not a pipe: it can neither block on a slow reader nor die with the daemon.
-    Raises ServerFailed naming the program when it cannot be started.
+    Raises ServerFailed naming the program or the log when it cannot be started.
     """
     environment = {**env, MARKER_VARIABLE: marker}
     # setproctitle, which SGLang's schedulers use, writes its title over the environment unless told not to.
     environment.setdefault("SPT_NOENV", "1")
-    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ServerFailed(
+            f"the log {log} cannot be made: {error.strerror or error}", remedy="Make room or the folder writable there"
+        ) from error
     try:
         popen = subprocess.Popen(
             list(argv),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
@@ -23,6 +24,8 @@ from specctl.daemon.stopper import Stopper
 from specctl.telemetry.engine import EngineClient
 from specctl.telemetry.meter import EngineMeter
 from specctl.telemetry.pages import ServerInfoPage
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -53,14 +56,20 @@ class Run:
     ready_failures: int = 0
     metrics_error: str | None = None
     ready_since: float = 0.0
+    answered_at: float = 0.0  # Unix seconds of the last answer that came from the schedulers
     pids: frozenset[int] = frozenset()
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._forget)
         return task
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("run %s: a background task ended", self.number, exc_info=error)
 
     def cancel_tasks(self) -> None:
         for task in list(self._tasks):

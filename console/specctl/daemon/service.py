@@ -9,10 +9,13 @@ from specctl.core.api import LogPage
 from specctl.core.errors import UsageError
 from specctl.core.events import HistoryPoint
 from specctl.daemon.events import EventLog
+from specctl.daemon.limits import TookTooLong, time_limit
 from specctl.daemon.logs import RunLog
 from specctl.daemon.runs import RunStore
 from specctl.daemon.snapshots import SnapshotMaker
 from specctl.daemon.supervisor import Supervisor
+
+GREP_S = 3.0
 
 
 class Service:
@@ -51,10 +54,11 @@ class Service:
                 # The live log is shared with its follower, so it is read in the event loop; a scan is bounded by
                 # the size of the kept files.
                 current.log.refresh()
-                return current.log.page(start, tail=tail, grep=grep, limit=limit)
-            return await asyncio.to_thread(self._read_old, run, start, tail, grep, limit)
+                return _page(current.log, start, tail, grep, limit)
+            old = await asyncio.to_thread(self._open_old, run)
+            return _page(old, start, tail, grep, limit)
 
-    def _read_old(self, run: int, start: int | None, tail: int | None, grep: str | None, limit: int) -> LogPage:
+    def _open_old(self, run: int) -> RunLog:
         if self._old is None or self._old.run != run:
             if run not in self._runs.numbers():
                 raise UsageError(f"run {run} does not exist", remedy="Leave out the run for the newest")
@@ -63,4 +67,18 @@ class Service:
             self._old = RunLog(run, self._runs.path(run))
             self._old.finished = True
         self._old.refresh()
-        return self._old.page(start, tail=tail, grep=grep, limit=limit)
+        return self._old
+
+
+def _page(log: RunLog, start: int | None, tail: int | None, grep: str | None, limit: int) -> LogPage:
+    """A page of `log`, searched in the event loop's thread: only there can a search be broken off."""
+    if not grep:
+        return log.page(start, tail=tail, limit=limit)
+    try:
+        with time_limit(GREP_S):
+            return log.page(start, tail=tail, grep=grep, limit=limit)
+    except TookTooLong as error:
+        raise UsageError(
+            f"grep {grep!r} took longer than {GREP_S:g} s and was broken off",
+            remedy="Use an expression without repeats inside repeats",
+        ) from error

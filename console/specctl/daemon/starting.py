@@ -44,7 +44,6 @@ class Starting(StateOwner):
     def _begin(self, run: Run) -> None:
         settings = run.settings
         self.current = run
-        self._runs.write(run.record)
         self._set(
             ServerState.PREFLIGHT,
             profile=settings.profile,
@@ -109,7 +108,7 @@ class Starting(StateOwner):
         now = time.time()
         run.record.pid, run.record.start_ticks = child.pid, child.identity.start_ticks
         run.record.boot_id, run.record.started_at = child.identity.boot_id, now
-        self._runs.write(run.record)
+        self._record(run.record)
         run.steps = StartSteps.of(now, run.settings.modes, run.steps.usual)
         self._watch(run, child)
         self._set(ServerState.STARTING, pid=child.pid, started_at=now, steps=run.steps.steps(now))
@@ -147,7 +146,7 @@ class Starting(StateOwner):
         self._ever_ready = True
         if run.record.ready_at is None:
             run.record.ready_at, run.record.step_seconds = now, run.steps.seconds
-            self._runs.write(run.record)
+            self._record(run.record)
         self.info = replace(self.info, ready_at=run.record.ready_at, steps=run.steps.steps(now))
         self._serve_run(run, report)
         if not run.adopted:
@@ -155,6 +154,7 @@ class Starting(StateOwner):
 
     def _serve_run(self, run: Run, report: m.AnswersReady) -> None:
         run.was_ready, run.ready_since = True, time.time()
+        run.answered_at = run.ready_since
         run.ready_failures = 0 if report.ready else 2
         run.judge_patch(report.info)
         self._take_info(run)
@@ -181,6 +181,8 @@ class Starting(StateOwner):
 
     def _info_polled(self, run: Run, report: m.InfoPolled) -> None:
         run.ready_failures = 0 if report.ready else run.ready_failures + 1
+        if report.answered:
+            run.answered_at = time.time()
         if report.info is not None:
             run.judge_patch(report.info)
             self._take_info(run)
@@ -199,6 +201,7 @@ class Starting(StateOwner):
             metrics_age=now - page_at,
             metrics_error=run.metrics_error,
             frozen_for=run.meter.frozen_for(),
+            silent_for=now - max(run.answered_at, run.meter.progressed_at),
             wedged_after_s=run.settings.wedged_after_s,
         ).problem()
         if problem is None:
@@ -228,7 +231,7 @@ class Starting(StateOwner):
             self._events.add(EventKind.ALERT, f"run {record.run} left processes behind: {who}", run=record.run)
             return
         record.outcome, record.ended_at = "ended while no daemon watched", time.time()
-        self._runs.write(record)
+        self._record(record)
 
     def _take_over(self, record: RunRecord, child: Child) -> None:
         settings = record.settings or RunSettings(profile=record.profile, url=record.url, port=0)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from specctl.core.api import StartRequest
+from specctl.core.errors import Refused
 from specctl.core.events import EventKind
 from specctl.core.snapshot import ServerInfo
 from specctl.core.states import ServerState
@@ -61,13 +64,16 @@ class StateOwner:
         self.info = replace(self.info, steps=run.steps.steps(time.time()))
 
     def _plan(self, request: StartRequest, port: int | None) -> tuple[Run, Launch]:
-        """A run that is planned but not begun; leaves nothing behind when planning fails."""
-        number, folder = self._runs.create()
+        """A run that is planned and recorded but not begun; leaves nothing behind when that fails."""
+        try:
+            number, folder = self._runs.create()
+        except OSError as error:
+            raise _unwritable(self._runs.folder, error) from error
         marker = f"{process.boot_id()}:{self._daemon_id}:{number}"
         try:
             launch = self._launcher.plan(request, folder, marker, port)
         except BaseException:
-            folder.rmdir()
+            shutil.rmtree(folder, ignore_errors=True)
             raise
         settings = launch.settings
         record = RunRecord(
@@ -79,8 +85,22 @@ class StateOwner:
             argv=list(launch.argv),
             settings=settings,
         )
+        try:
+            # Before anything is launched: a server without a record could not be found by a later daemon.
+            self._runs.write(record)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise _unwritable(folder, error) from error
         steps = StartSteps.of(time.time(), settings.modes, self._runs.usual_seconds(request.profile))
         return Run(number, folder, settings, record, steps, launch=launch), launch
+
+    def _record(self, record: RunRecord) -> None:
+        """Writes run.json as far as the disk allows: what happens to the server must not wait for it."""
+        try:
+            self._runs.write(record)
+        except OSError as error:
+            what = error.strerror or str(error)
+            self._events.add(EventKind.ALERT, f"run.json of run {record.run} cannot be written: {what}", run=record.run)
 
     async def _end(self, run: Run, state: ServerState, reason: str | None, remedy: str | None, **fields: Any) -> None:
         """The run has no process any more: keep its last words, write its outcome, close it."""
@@ -88,7 +108,7 @@ class StateOwner:
         if run.record.outcome is None:
             run.record.ended_at, run.record.exit_code = time.time(), run.exit_code
             run.record.outcome = f"{state.value}: {reason}" if reason else state.value
-            self._runs.write(run.record)
+            self._record(run.record)
         if state is ServerState.FAILED and not run.was_ready and run.child is not None:
             run.steps.fail(time.time())
             self._show_steps(run)
@@ -110,6 +130,13 @@ class StateOwner:
         then, self._then = self._then, None
         if then is not None:
             then()
+
+
+def _unwritable(folder: Path, error: OSError) -> Refused:
+    return Refused(
+        f"the run folder {folder} cannot be written: {error.strerror or error}",
+        remedy="Free space there or set SPECCTL_HOME to another disk",
+    )
 
 
 def _kind(reason: str | None) -> str | None:

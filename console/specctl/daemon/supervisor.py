@@ -38,7 +38,9 @@ class Supervisor(Ending):
             except SpecctlError as error:
                 self._fail_command(message, error)
             except Exception as error:
-                log.exception("while handling %s", type(message).__name__)
+                name = type(message).__name__
+                log.exception("while handling %s", name)
+                self._events.add(EventKind.ALERT, f"internal error while handling {name}: {error!r}"[:300])
                 self._fail_command(message, SpecctlError(f"internal error: {error!r}", remedy="See daemon.log"))
 
     @staticmethod

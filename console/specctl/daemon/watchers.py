@@ -128,11 +128,14 @@ async def poll_info(run: Run, post: Post) -> None:
         await asyncio.sleep(INFO_EVERY_S)
         info: ServerInfoPage | None = None
         ready: bool | None = None
+        answered = True
         with suppress(EngineError):
             ready = await run.engine.ready()
-        with suppress(EngineError):
+        try:
             info = await run.engine.server_info()
-        post(InfoPolled(run.number, info, ready))
+        except EngineError as error:
+            answered = error.status is not None
+        post(InfoPolled(run.number, info, ready, answered))
 
 
 async def watch_members(run: Run) -> None:

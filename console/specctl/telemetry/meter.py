@@ -30,11 +30,14 @@ class EngineMeter:
         self._ttft, self._itl = HistogramWindow(), HistogramWindow()
         self._modes: dict[str, _ModeWindows] = {}
         self._moved_at: float | None = None
+        self.progressed_at = 0.0  # Unix seconds of the newest page in which a counter had moved
 
     def add(self, page: MetricsPage) -> None:
         before = self.page
         if before is None or page.progress != before.progress or not page.running:
             self._moved_at = page.at
+        if before is not None and page.progress != before.progress:
+            self.progressed_at = page.at
         self.page = page
         self._tokens.add(page.at, page.decode_tokens)
         self._ttft.add(page.at, page.ttft)
