@@ -90,7 +90,7 @@ def call(method: str, path: str, body: Any = None, timeout: float = 120) -> Any:
         data = reply.read()
         if reply.status != 200:
             raise RuntimeError(f"{method} {path}: HTTP {reply.status} {data[:200]!r}")
-        return json.loads(data) if data[:1] in b"[{" else data.decode(errors="replace")
+        return json.loads(data) if data[:1] in (b"[", b"{") else data.decode(errors="replace")
     finally:
         connection.close()
 
