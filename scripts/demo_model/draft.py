@@ -146,8 +146,8 @@ def loss_of(draft: Draft, target: LlamaForCausalLM, rows: Tensor, weights: Tenso
         goal = taught[:, step : step + length].softmax(-1)
         each = -(goal * logits.log_softmax(-1)).sum(-1)
         places = torch.arange(step + 2, step + 2 + length)[None]
-        share = weights[:, None] * (places >= given[:, None])
-        total = total + LATER_PASS_WEIGHT**step * (each * share).sum() / share.sum()
+        is_taught = places >= given[:, None]
+        total = total + LATER_PASS_WEIGHT**step * (each * weights[:, None] * is_taught).sum() / is_taught.sum()
     return total
 
 

@@ -42,6 +42,7 @@ def write(
 
 def replace(built: Path, destination: Path) -> None:
     """Moves a complete build over the old one."""
+    destination.mkdir(parents=True, exist_ok=True)
     for name in PARTS:
         old = destination / name
         if old.is_dir():
