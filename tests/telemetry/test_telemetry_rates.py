@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -148,6 +149,35 @@ def test_a_mode_that_is_not_in_use_has_no_rate() -> None:
     assert tree.tokens_per_second.value > 0
     assert off.tokens_per_second.value is None
     assert off.tokens_per_second.note == "no round in the last 5 s"
+
+
+def flipped(at: float, tree: int, chain: int, live: str) -> MetricsPage:
+    by_mode = {"tree": counters(tree, 1, 1), "chain": counters(chain, 1, 1)}
+    return replace(busy(at, tree + chain, by_mode), active_mode={("0", "0"): live})
+
+
+def test_rate_of_a_mode_is_over_the_time_in_which_it_was_live() -> None:
+    """Else a mode would look slow for a whole window after each flip, the old one as well as the new one."""
+    meter = EngineMeter()
+    for t in range(8):
+        meter.add(flipped(t, 100 * t, 0, "tree"))
+    for t in range(8, 10):
+        meter.add(flipped(t, 700, 80 * (t - 7), "chain"))
+    tree, chain = meter.by_mode(9, (TREE, CHAIN))
+    assert chain.tokens_per_second.value == pytest.approx(80)
+    assert tree.tokens_per_second.value == pytest.approx(100, rel=0.3)
+    meter.add(flipped(10, 800, 160, "tree"))
+    meter.add(flipped(11, 900, 160, "tree"))
+    assert meter.by_mode(11, (TREE,))[0].tokens_per_second.value == pytest.approx(100)
+
+
+def test_counters_that_nobody_has_read_are_unknown_and_an_unused_mode_is_zero() -> None:
+    meter = EngineMeter()
+    assert meter.by_mode(0, (TREE,))[0].rounds is None
+    meter.add(busy(0, 0, {}))
+    assert meter.by_mode(0, (TREE,))[0].committed_tokens is None
+    meter.add(flipped(1, 5, 0, "tree"))
+    assert meter.by_mode(1, (TREE, OFF))[1].rounds == 0
 
 
 def test_numbers_carry_their_age_and_what_is_missing_says_why() -> None:

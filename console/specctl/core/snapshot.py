@@ -113,10 +113,10 @@ class ModeNumbers:
     """Lifetime counters of this run by mode, summed over data-parallel ranks, from the engine patch."""
 
     mode: str
-    rounds: int = 0
-    request_rounds: int = 0
-    committed_tokens: int = 0
-    drafted_tokens: int = 0
+    rounds: int | None = None
+    request_rounds: int | None = None
+    committed_tokens: int | None = None
+    drafted_tokens: int | None = None
     acceptance_length: Reading = UNKNOWN
     tokens_per_second: Reading = UNKNOWN
 

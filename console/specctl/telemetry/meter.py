@@ -13,10 +13,35 @@ _COMMITTED = "specctl_committed_tokens_total / specctl_request_rounds_total"
 _NOTHING_DRAFTED = "off drafts nothing: one token a round"
 
 
+_ALWAYS = float("inf")
+
+
 @dataclass(slots=True)
 class _ModeWindows:
+    """until: when a page first said that the mode is not live any more (Unix seconds)."""
+
     committed: CounterWindow = field(default_factory=CounterWindow)
     request_rounds: CounterWindow = field(default_factory=CounterWindow)
+    until: float = _ALWAYS
+
+    def tell_live(self, at: float, *, is_live: bool) -> None:
+        """Call before the page's counters are added: a mode that comes back is measured from the page before."""
+        if is_live and self.until != _ALWAYS:
+            self.committed.restart()
+            self.request_rounds.restart()
+            self.until = _ALWAYS
+        elif not is_live and self.until == _ALWAYS:
+            self.until = at
+
+    def rate(self, *, idle: bool) -> float | None:
+        """Tokens a second over the part of the window in which the mode was live, or None where it was not used."""
+        delta, first, last = self.committed.delta, self.committed.first_at, self.committed.last_at
+        if not delta or first is None or last is None:
+            return None
+        if idle and self.committed.frozen_polls() >= 1:
+            return 0.0
+        seconds = min(last, self.until) - first
+        return delta / seconds if seconds > 0 else None
 
 
 class EngineMeter:
@@ -44,6 +69,8 @@ class EngineMeter:
         self._itl.add(page.at, page.itl)
         for mode, counters in page.by_mode.items():
             windows = self._modes.setdefault(mode, _ModeWindows())
+            if page.active_mode:
+                windows.tell_live(page.at, is_live=mode in page.active_mode.values())
             windows.committed.add(page.at, counters.committed_tokens)
             windows.request_rounds.add(page.at, counters.request_rounds)
 
@@ -87,14 +114,15 @@ class EngineMeter:
 
     def _mode_numbers(self, mode: Mode, counters: ModeCounters | None, age: float) -> ModeNumbers:
         if counters is None:
-            return ModeNumbers(mode=mode.name)
+            is_counted = self.page is not None and bool(self.page.by_mode or self.page.active_mode)
+            return _unused(mode.name) if is_counted else ModeNumbers(mode=mode.name)
         length: float | None = None
         note: str | None = _NOTHING_DRAFTED if mode.is_off else "no round in this mode yet"
         if counters.request_rounds and not mode.is_off:
             length, note = counters.committed_tokens / counters.request_rounds, None
         windows = self._modes.get(mode.name)
         # A mode that is not in use has no rate; 0 would read as a mode that stands still.
-        rate = windows.committed.rate(idle=self.is_idle) if windows and windows.committed.delta else None
+        rate = windows.rate(idle=self.is_idle) if windows else None
         pace = None if rate is not None else f"no round in the last {WINDOW_S:.0f} s"
         return ModeNumbers(
             mode=mode.name,
@@ -146,6 +174,11 @@ class EngineMeter:
     def _not_exported(self, name: str) -> str:
         by = f"SGLang {self.engine_version}" if self.engine_version else "this SGLang"
         return f"{name} is not exported by {by}"
+
+
+def _unused(mode: str) -> ModeNumbers:
+    """The patch counts, and has not counted this mode yet."""
+    return ModeNumbers(mode=mode, rounds=0, request_rounds=0, committed_tokens=0, drafted_tokens=0)
 
 
 def _rate_of(length: Reading, active: Mode | None) -> Reading:

@@ -45,6 +45,11 @@ class CounterWindow:
         self._samples.clear()
         self.moved_at = None
 
+    def restart(self) -> None:
+        """Only the newest sample stays: what grows from now on is measured from it."""
+        while len(self._samples) > 1:
+            self._samples.popleft()
+
     @property
     def delta(self) -> float | None:
         """Growth over the window, or None with fewer than two samples."""
@@ -57,6 +62,10 @@ class CounterWindow:
         if len(self._samples) < 2:
             return None
         return self._samples[-1][0] - self._samples[0][0]
+
+    @property
+    def first_at(self) -> float | None:
+        return self._samples[0][0] if self._samples else None
 
     @property
     def last_at(self) -> float | None:
