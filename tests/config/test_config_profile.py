@@ -88,6 +88,10 @@ BAD = {
         "{file}: server.tp: true is not valid; expected an integer, at least 1",
     ),
     "number for text": (MINIMAL + "host = 5\n", "{file}: server.host: 5 is not valid; expected text, not empty"),
+    "relative path": (
+        MINIMAL.replace('target = "demo"', 'target = "models/t"'),
+        "{file}: model.target: 'models/t' is a relative path; write the whole one",
+    ),
     "share above one": (
         MINIMAL + "mem_fraction_static = 75\n",
         "{file}: server.mem_fraction_static: 75 is not valid; expected a number between 0 and 1",

@@ -8,15 +8,26 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator
 
 from specctl.core.modes import DEFAULT_MODES, Mode, boot_mode, modes_problem
 
+DEMO = "demo"
 Port = Annotated[int, Field(ge=0, le=65535)]
 Count = Annotated[int, Field(ge=1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 EnvName = Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]*)?$")]
+
+
+def _whole_path(path: str) -> str:
+    """A path means the same wherever it is read: the daemon has another working folder than the operator."""
+    if path and path != DEMO and not path.startswith(("/", "~")):
+        raise ValueError(f"{path!r} is a relative path; write the whole one")
+    return path
+
+
+WholePath = Annotated[str, AfterValidator(_whole_path)]
 
 
 class _Table(BaseModel):
@@ -37,7 +48,7 @@ class Engine(_Table):
 
     kind: Literal["cpu", "cuda"]
     """What it computes on."""
-    python: str = ""
+    python: WholePath = ""
     """Python interpreter that has SGLang. Empty: the environment made by `specctl engine install` (CPU only)."""
     sglang: str = Field(default="0.5.23", pattern=r"^\d+\.\d+\.\d+(\.post\d+)?$")
     """SGLang version that must be found there."""
@@ -46,9 +57,9 @@ class Engine(_Table):
 class Model(_Table):
     """What is served, and what drafts for it."""
 
-    target: str = Field(min_length=1)
+    target: WholePath = Field(min_length=1)
     """Folder of the target model, or "demo" for the model that is shipped with specctl."""
-    draft: str = Field(min_length=1)
+    draft: WholePath = Field(min_length=1)
     """Folder of the EAGLE-3 draft model, or "demo"."""
     algorithm: Literal["EAGLE3"] = "EAGLE3"
     """Speculative algorithm."""
