@@ -94,17 +94,22 @@ def test_metrics_say_what_the_read_back_says(server: RealServer) -> None:
     assert sum(server.metrics("specctl_flips_total").values()) == report["flips"]
 
 
-def test_acceptance_by_predictability_and_mode(server: RealServer) -> None:
+@pytest.mark.parametrize("mode", ["tree", "chain"])
+def test_acceptance_follows_the_predictability_of_the_text(server: RealServer, mode: str) -> None:
+    settle(server, mode)
     lengths: dict[str, float] = {}
-    settle(server, "tree")
     for family in ("low", "medium", "high"):
-        before = server.specctl()["by_mode"]["tree"]
-        for text in prompts()[family][:6]:
-            server.generate(text, 96)
-        after = server.specctl()["by_mode"]["tree"]
+        before = server.specctl()["by_mode"][mode]
+        for text in prompts()[family][:8]:
+            server.generate(text, 128)
+        after = server.specctl()["by_mode"][mode]
         rounds = after["request_rounds"] - before["request_rounds"]
         lengths[family] = (after["committed_tokens"] - before["committed_tokens"]) / rounds
-    assert 1.0 <= lengths["low"] < lengths["medium"] < lengths["high"] <= 3.0
+    assert 1.0 <= lengths["low"] < min(lengths["medium"], lengths["high"]) <= 3.0, lengths
+    if mode == "chain":
+        assert lengths["medium"] < lengths["high"], lengths
+    else:
+        assert sum(lengths.values()) / 3 > 2.0, lengths
 
 
 def test_acceptance_right_after_off_is_the_steady_one(server: RealServer) -> None:
