@@ -13,35 +13,24 @@ _COMMITTED = "specctl_committed_tokens_total / specctl_request_rounds_total"
 _NOTHING_DRAFTED = "off drafts nothing: one token a round"
 
 
-_ALWAYS = float("inf")
-
-
 @dataclass(slots=True)
 class _ModeWindows:
-    """until: when a page first said that the mode is not live any more (Unix seconds)."""
+    """is_live: what the newest page says, or True where pages do not tell."""
 
     committed: CounterWindow = field(default_factory=CounterWindow)
     request_rounds: CounterWindow = field(default_factory=CounterWindow)
-    until: float = _ALWAYS
+    is_live: bool = True
 
-    def tell_live(self, at: float, *, is_live: bool) -> None:
+    def tell_live(self, *, is_live: bool) -> None:
         """Call before the page's counters are added: a mode that comes back is measured from the page before."""
-        if is_live and self.until != _ALWAYS:
+        if is_live and not self.is_live:
             self.committed.restart()
             self.request_rounds.restart()
-            self.until = _ALWAYS
-        elif not is_live and self.until == _ALWAYS:
-            self.until = at
+        self.is_live = is_live
 
     def rate(self, *, idle: bool) -> float | None:
-        """Tokens a second over the part of the window in which the mode was live, or None where it was not used."""
-        delta, first, last = self.committed.delta, self.committed.first_at, self.committed.last_at
-        if not delta or first is None or last is None:
-            return None
-        if idle and self.committed.frozen_polls() >= 1:
-            return 0.0
-        seconds = min(last, self.until) - first
-        return delta / seconds if seconds > 0 else None
+        """Tokens a second since the mode went live, at most over the window; None where it is not live or not used."""
+        return self.committed.rate(idle=idle) if self.is_live and self.committed.delta else None
 
 
 class EngineMeter:
@@ -70,7 +59,7 @@ class EngineMeter:
         for mode, counters in page.by_mode.items():
             windows = self._modes.setdefault(mode, _ModeWindows())
             if page.active_mode:
-                windows.tell_live(page.at, is_live=mode in page.active_mode.values())
+                windows.tell_live(is_live=mode in page.active_mode.values())
             windows.committed.add(page.at, counters.committed_tokens)
             windows.request_rounds.add(page.at, counters.request_rounds)
 

@@ -64,10 +64,6 @@ class CounterWindow:
         return self._samples[-1][0] - self._samples[0][0]
 
     @property
-    def first_at(self) -> float | None:
-        return self._samples[0][0] if self._samples else None
-
-    @property
     def last_at(self) -> float | None:
         return self._samples[-1][0] if self._samples else None
 
