@@ -1,4 +1,7 @@
+import shlex
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,6 +34,11 @@ def test_without_a_daemon_one_line_and_code_3(specctl, home: Path, words: list[s
         (["plan", "demo-cpu", "--on", "moon"], "--on 'moon' is not a launcher"),
         (["engine", "install"], "Add --cpu"),
         (["status", "--socket", "/" + "x" * 120], "the socket path"),
+        (["stop", "--drain", "nan"], "--drain"),
+        (["stop", "--drain", "inf"], "--drain"),
+        (["mode", "off", "--wait", "--timeout", "nan"], "--timeout"),
+        (["mode", "\udcff"], "the argument '\\udcff' is not valid text"),
+        (["note", "a\udcffb"], "the argument 'a\\udcffb' is not valid text"),
     ],
 )
 def test_mistakes_are_one_line_and_code_2(specctl, home: Path, words: list[str], text: str) -> None:
@@ -88,6 +96,25 @@ def test_a_reader_that_leaves_is_no_error(daemon: ContractDaemon, spawn) -> None
     process.stdout = None
     _, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
+
+
+@pytest.mark.parametrize("words", [["status"], ["status", "--json"], ["profiles", "list"], ["--help"]])
+def test_output_that_is_full_is_one_line(daemon: ContractDaemon, home: Path, words: list[str]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "specctl.cli.main", *words]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("specctl: standard output cannot be written: No space left on device")
+    assert done.stderr.count("\n") == 1
+    assert not list((home / "state").glob("traceback-*"))
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-", "<&- >&- 2>&-", "2>&-"])
+def test_closed_standard_streams_are_no_error(daemon: ContractDaemon, home: Path, closed: str) -> None:
+    script = f"{shlex.quote(sys.executable)} -m specctl.cli.main status {closed}"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not list((home / "state").glob("traceback-*"))
 
 
 def test_help_needs_no_daemon_and_has_no_control_codes(specctl) -> None:

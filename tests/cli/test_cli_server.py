@@ -100,7 +100,8 @@ def test_ctrl_c_while_waiting_says_that_the_server_goes_on(daemon: ContractDaemo
 def test_stop_waits_and_tells_who_blocks(daemon: ContractDaemon, specctl) -> None:
     def begin(request: StopRequest):
         accepted = daemon.accept()
-        daemon.set_state(ServerState.STOPPING, blockers=("pid 7, 3 s",))
+        daemon.set_state(ServerState.STOPPING, blockers=("pid 7, 3 s old: x",))
+        daemon.set_state(ServerState.STOPPING, blockers=("pid 7, 4 s old: x", "pid 8, 1 s old: y"))
         daemon.set_state(ServerState.STOPPED, blockers=())
         return accepted
 

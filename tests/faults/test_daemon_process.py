@@ -17,6 +17,7 @@ from faults.daemon_process import DaemonProcess
 from faults.rig import marked
 from specctl.config.paths import paths
 from specctl.daemon.app import daemon_id
+from specctl.daemon.process import read_stat
 
 
 @pytest.fixture
@@ -139,6 +140,42 @@ def test_shutdown_stops_the_server_then_ends_the_daemon(daemon) -> None:
     assert one.down() == 0
     assert not one.socket.exists()
     assert not Path(f"/proc/{pid}").exists()
+
+
+def cli(one: DaemonProcess, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "specctl.cli.main", *words]
+    return subprocess.run(
+        command, env=one.env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def test_commands_know_the_server_that_a_dead_daemon_left_and_down_ends_it(daemon) -> None:
+    one = daemon(script={"running": 1})
+    pid = one.up()["pid"]
+    one.kill()
+    for words in (["status"], ["mode", "off"], ["stop"], []):
+        done = cli(one, *words)
+        assert done.returncode == 3
+        assert f"its server still runs (run 1, pid {pid}, profile fake)" in done.stderr
+        assert done.stderr.count("\n") == 1
+    done = cli(one, "down", "--drain", "0")
+    assert (done.returncode, done.stdout) == (0, "the server and the daemon have ended\n")
+    left = read_stat(pid)
+    assert left is None or left.is_zombie, "the dead daemon's parent may not have waited for it yet"
+    assert not one.socket.exists()
+    assert cli(one, "down").stderr == "nothing runs\n"
+    assert cli(one, "status").stderr.startswith(f"specctl: no daemon runs at {one.socket}. ")
+
+
+def test_adopted_server_is_drained_even_when_told_to_end_at_once(daemon) -> None:
+    first = daemon(settings={"drain_s": 30.0})
+    first.up()
+    first.kill()
+    second = daemon()
+    second.ask("POST", "/v1/server/stop", {})
+    second.until_state("STOPPED")
+    states = [e["data"]["state"] for e in second.ask("GET", "/v1/events?after=0")[1]["events"] if e["kind"] == "state"]
+    assert "DRAINING" in states
 
 
 def test_read_only_daemon_refuses_every_command(daemon) -> None:

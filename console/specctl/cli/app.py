@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import math
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
+from specctl.cli.output import OutputError
 from specctl.core.errors import UsageError
 from specctl.core.exitcodes import ExitCode
 
+
+def _a_number(value: float | None) -> float | None:
+    """typer's own bounds let "nan" and "inf" pass."""
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a number of seconds")
+    return value
+
+
 Socket = Annotated[str | None, typer.Option("--socket", help="The daemon's socket, instead of SPECCTL_SOCKET.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Drain = Annotated[float | None, typer.Option("--drain", min=0, help="Seconds that running requests may take; 0: none.")]
-Timeout = Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds to wait.")]
+Drain = Annotated[
+    float | None,
+    typer.Option("--drain", min=0, callback=_a_number, help="Seconds that running requests may take; 0: none."),
+]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.001, callback=_a_number, help="Seconds to wait.")]
 Wait = Annotated[str, typer.Option("--wait", help="State to wait for: READY, STARTING or none.")]
 Overrides = Annotated[
     list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a profile's value, as table.key=value.")
@@ -44,6 +58,11 @@ def run(words: Sequence[str]) -> int:
         # typer turns a reader that left into exit code 1.
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None
+        raise
+    except OSError as error:
+        # typer's help is written by itself; an error of a file would name it.
+        if error.filename is None and error.errno == errno.ENOSPC:
+            raise OutputError(error.strerror) from error
         raise
     except typer.Abort as error:
         raise KeyboardInterrupt from error

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-from specctl.core.errors import SpecctlError
+from specctl.cli.output import OutputError, flush, say
+from specctl.core.errors import NoDaemon, SpecctlError
 from specctl.core.exitcodes import ExitCode
 
 
@@ -23,13 +24,17 @@ def guard(call: Callable[[], int]) -> int:
     _tolerate_encoding()
     try:
         code = call()
-        sys.stdout.flush()
+        flush()
+    except NoDaemon as error:
+        return fail(_explained(error))
     except SpecctlError as error:
         return fail(error)
     except KeyboardInterrupt:
         return int(ExitCode.INTERRUPTED)
     except Terminated:
         return int(ExitCode.TERMINATED)
+    except OutputError as error:
+        return fail(_unwritable(error))
     except BrokenPipeError:
         # The reader has what it wanted. The interpreter flushes once more at exit: give it somewhere to write.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -39,14 +44,39 @@ def guard(call: Callable[[], int]) -> int:
     return code
 
 
+def open_missing_streams() -> None:
+    """A command whose caller closed its standard streams works all the same, and no socket takes their numbers."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
+            if fd != number:
+                os.dup2(fd, number)
+                os.close(fd)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def _unwritable(error: OutputError) -> SpecctlError:
+    # What is still in the buffer would fail once more at the interpreter's end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return SpecctlError(f"standard output cannot be written: {error}", remedy="Free space or write elsewhere")
+
+
 def fail(error: SpecctlError) -> int:
     _line(str(error))
     return int(error.exit_code)
 
 
-def _line(text: str) -> None:
-    from specctl.cli.output import say
+def _explained(error: NoDaemon) -> SpecctlError:
+    from specctl.cli.orphans import tell_orphan
+    from specctl.config.paths import paths
 
+    try:
+        return tell_orphan(error, paths())
+    except SpecctlError:
+        return error
+
+
+def _line(text: str) -> None:
     say(f"specctl: {text}")
 
 

@@ -24,9 +24,28 @@ def say(text: str) -> None:
     print(clean(text), file=sys.stderr, flush=True)  # noqa: T201 - one of the two writers
 
 
+class OutputError(Exception):
+    """Standard output takes nothing more (a full disk, a terminal that is gone). A reader that left is no such error."""
+
+
 def data(text: str) -> None:
-    """Text of ours on standard output; foreign parts in it must be clean already."""
-    print(text, flush=True)  # noqa: T201 - one of the two writers
+    """Text of ours on standard output; foreign parts in it must be clean already. Raises OutputError."""
+    try:
+        print(text, flush=True)  # noqa: T201 - one of the two writers
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.strerror or str(error)) from error
+
+
+def flush() -> None:
+    """What others printed (typer's help) leaves now, while its failure can still be told. Raises OutputError."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputError(error.strerror or str(error)) from error
 
 
 def data_json(value: object, *, lines: bool = False) -> None:

@@ -15,7 +15,7 @@ class Progress:
         self._state: ServerState | None = None
         self._run: int | None = None
         self._steps: dict[str, StepStatus] = {}
-        self._blockers: tuple[str, ...] = ()
+        self._blockers: set[str] = set()
         if before is not None:
             self._state, self._run = before.state, before.run
             self._steps = {step.name: step.status for step in before.steps}
@@ -34,9 +34,8 @@ class Progress:
             self._state = server.state
             new.append(f"{server.state}{_reason(server.reason)}")
         new += [line for step in server.steps if (line := self._step(step))]
-        if server.blockers != self._blockers:
-            new += [f"  waits for {blocker}" for blocker in server.blockers if blocker not in self._blockers]
-            self._blockers = server.blockers
+        new += [f"  waits for {blocker}" for blocker in server.blockers if _who(blocker) not in self._blockers]
+        self._blockers |= {_who(blocker) for blocker in server.blockers}
         return new
 
     def _step(self, step: StartStep) -> str | None:
@@ -49,6 +48,11 @@ class Progress:
             return f"  {step.name:<18}running{usual}{detail}"
         took = "" if step.seconds is None else f"  {step.seconds:.1f} s"
         return f"  {step.name:<18}{step.status}{took}{detail}"
+
+
+def _who(blocker: str) -> str:
+    """Whom it names: the rest of the text, its age, changes each second."""
+    return blocker.partition(",")[0]
 
 
 def _reason(reason: str | None) -> str:

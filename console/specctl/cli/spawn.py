@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from specctl.cli.orphans import is_absent
 from specctl.cli.output import clean, say
 from specctl.client.blocking import Client
 from specctl.config.paths import Paths
@@ -25,7 +26,7 @@ def live_daemon(client: Client) -> Snapshot | None:
     try:
         return client.snapshot()
     except NoDaemon as error:
-        if not isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
+        if not is_absent(error):
             raise
         return None
 

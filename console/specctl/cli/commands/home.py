@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from specctl.cli.connect import locate
+from specctl.cli.orphans import find_orphan
 from specctl.cli.output import is_terminal, say
 from specctl.client.blocking import Client
 from specctl.core.errors import NoDaemon, UsageError
@@ -18,7 +19,7 @@ def home(*, mouse: bool, read_only: bool, socket: str | None) -> int:
     try:
         Client(where.socket).snapshot()
     except NoDaemon as error:
-        if not is_terminal() or not _wants_demo(error):
+        if find_orphan(where) is not None or not is_terminal() or not _wants_demo(error):
             raise
         from specctl.cli.commands.up import UpOptions, up
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from specctl.cli.commands.up import await_start, wait_target
-from specctl.cli.connect import actor, connect
+from specctl.cli.connect import actor, connect, locate
+from specctl.cli.orphans import find_orphan, is_absent
 from specctl.cli.output import data, data_json, say
 from specctl.cli.progress import Progress
-from specctl.cli.spawn import await_daemon_end
+from specctl.cli.spawn import await_daemon_end, start_daemon
+from specctl.client.blocking import Client
 from specctl.client.waiting import wait_for_state
 from specctl.core.api import StopRequest
 from specctl.core.errors import NoDaemon
@@ -56,17 +58,21 @@ def restart(*, drain: float | None, wait: str, timeout: float, json: bool, socke
 
 def down(*, drain: float | None, timeout: float, json: bool, socket: str | None) -> int:
     """Stop the server, then the daemon; nothing of specctl is left running."""
-    client = connect(socket)
+    where = locate(socket)
+    client = Client(where.socket)
     try:
         before = client.snapshot()
-        client.shutdown(StopRequest(drain_s=drain, actor=actor()))
     except NoDaemon as error:
-        if not isinstance(error.__cause__, FileNotFoundError | ConnectionRefusedError):
+        if not is_absent(error):
             raise
-        say("nothing runs")
-        if json:
-            data_json({"stopped": False})
-        return int(ExitCode.OK)
+        if (orphan := find_orphan(where)) is None:
+            say("nothing runs")
+            if json:
+                data_json({"stopped": False})
+            return int(ExitCode.OK)
+        say(f"the daemon is gone, but {orphan.describe()}: a daemon takes it over to end it")
+        before, _ = start_daemon(where)
+    client.shutdown(StopRequest(drain_s=drain, actor=actor()))
     await_daemon_end(client, before, timeout, Progress(before.server))
     if json:
         data_json({"stopped": True})
