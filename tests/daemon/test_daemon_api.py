@@ -51,6 +51,8 @@ def test_replies_are_the_core_types(daemon: DaemonProcess, path: str, kind: type
         ("POST", "/v1/mode", {"mod": "off"}, 422, "mode"),
         ("POST", "/v1/mode", {"mode": 7}, 422, "mode 7"),
         ("POST", "/v1/mode", {"mode": "fast"}, 422, "'fast'"),
+        ("POST", "/v1/mode", {"mode": "f" * 4000}, 422, "fff... is not one of this profile's"),
+        ("POST", "/v1/mode", {"mode": "off", "reason": "x" * 501}, 422, "reason: at most 500 characters"),
         ("POST", "/v1/server/start", {"profile": "fake"}, 409, "the server is READY"),
         ("POST", "/v1/server/stop", {"drain_s": -1}, 422, "drain_s -1"),
         ("POST", "/v1/notes", {"text": "  "}, 422, "text"),

@@ -29,13 +29,28 @@ def texts(log: RunLog, **query) -> list[str]:
 def test_lines_are_numbered_from_one_and_followed(tmp_path: Path) -> None:
     writer, log = Writer(tmp_path), RunLog(1, tmp_path)
     writer.write("a\nb\nc")
-    assert log.refresh() == [(1, "a"), (2, "b"), (3, "c")]
+    assert log.follow() == [(1, "a"), (2, "b"), (3, "c")]
     page = log.page(1)
     assert [(line.number, line.text) for line in page.lines] == [(1, "a"), (2, "b")]
     assert page.next_number == 3
     writer.write("c\nd\n")
     log.refresh()
     assert texts(log, start=page.next_number) == ["cc", "d"]
+
+
+def test_a_reader_takes_no_line_from_the_follower(tmp_path: Path) -> None:
+    """A console that shows the log reads it between two looks of the start steps."""
+    writer, log = Writer(tmp_path), RunLog(1, tmp_path)
+    writer.write("a\n")
+    assert log.follow() == [(1, "a")]
+    writer.write("b\nc")
+    log.refresh()
+    assert texts(log, tail=5) == ["a", "b"]
+    assert log.follow() == [(2, "b"), (3, "c")]
+    assert log.follow() == []
+    writer.write("c\n")
+    log.refresh()
+    assert log.follow() == [(3, "cc")]
 
 
 def test_unfinished_last_line_counts_once_the_run_is_over(tmp_path: Path) -> None:

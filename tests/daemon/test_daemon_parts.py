@@ -21,7 +21,7 @@ from specctl.daemon.events import EventLog
 from specctl.daemon.health import Health
 from specctl.daemon.restart import RestartBudget, RestartMode, RestartPolicy
 from specctl.daemon.socket import bind, peer_of
-from specctl.daemon.steps import StartSteps, explain_exit
+from specctl.daemon.steps import StartSteps, explain_death, explain_exit
 
 LOG = (Path(__file__).parent / "fixtures" / "start-0.5.23.log").read_text().split("\n")
 
@@ -99,6 +99,19 @@ def test_reason_of_an_exit_is_the_last_error() -> None:
     assert explain_exit(["all is well"]) is None
 
 
+def test_reason_names_the_process_that_died_first() -> None:
+    """SGLang's parent kills itself with SIGKILL when a child dies: its own exit code says nothing."""
+    stamp = "[2026-11-29 18:49:05] "
+    lines = [
+        stamp + "Decode batch, #running-req: 2",
+        stamp + "Subprocess scheduler_0 (pid=21204) crashed with exit code -9. Triggering SIGQUIT for cleanup...",
+        stamp + "kill_process_tree called: parent_pid=21071, include_parent=True, pid=21071",
+    ]
+    assert explain_death(lines) == "scheduler_0 (pid 21204) was killed by signal 9 (out of memory?)"
+    assert explain_death([line.replace("-9", "3") for line in lines]) == "scheduler_0 (pid 21204) exited with code 3"
+    assert explain_death(lines[:1]) is None
+
+
 def test_budget_doubles_caps_and_refills() -> None:
     policy = RestartPolicy(mode=RestartMode.ALWAYS, max_restarts=4, base_s=10, cap_s=35, jitter=0.0, stable_s=60)
     budget = RestartBudget(policy)
@@ -136,7 +149,13 @@ def test_worst_problem_is_named_first() -> None:
         "silent_for": 30.0,
     }
     order = []
-    for name, fine in [("frozen_for", 0.0), ("silent_for", 0.0), ("ready_failures", 0), ("metrics_age", 0.0), ("patch", PatchStatus.ACTIVE)]:
+    for name, fine in [
+        ("frozen_for", 0.0),
+        ("silent_for", 0.0),
+        ("ready_failures", 0),
+        ("metrics_age", 0.0),
+        ("patch", PatchStatus.ACTIVE),
+    ]:
         problem = Health(**everything).problem()
         assert problem is not None
         order.append(problem[0].split(":")[0])

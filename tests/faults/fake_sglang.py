@@ -45,6 +45,7 @@ class Script:
     queued: int = 0
     wedged: bool = False
     metrics_hang_s: float = 0.0
+    says: str = ""  # a line for the log, when set while it runs
     health_s: float = 0.0
     patch: str = "active"  # active, refused, absent
     flips: str = "obey"  # obey, refuse, false, never, half
@@ -193,6 +194,9 @@ def handler_for(engine: Engine) -> type[BaseHTTPRequestHandler]:
                 self.wfile.flush()
                 for name, value in values.items():
                     setattr(engine.script, name, value)
+                if engine.script.says:
+                    print(engine.script.says, flush=True)
+                    engine.script.says = ""
             elif self.path == "/set_internal_state":
                 self.reply(json.dumps([engine.command(values["server_args"])]).encode())
             else:

@@ -124,6 +124,23 @@ async def test_operators_mode_is_applied_again_after_a_crash(rig: Rig) -> None:
     assert flip.reason == "re-applied after restart"
 
 
+async def test_operators_mode_is_applied_as_soon_as_a_restarted_server_can_be_flipped(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loaded machine may be READY before its schedulers answer; the choice must not be lost by that."""
+    monkeypatch.setattr("specctl.daemon.watchers.INFO_EVERY_S", 0.2)
+    rig.script(running=1)
+    await rig.up()
+    first = (await rig.mode("off")).epoch
+    assert (await rig.flip_end(first)).state is FlipState.CONFIRMED
+    rig.script(patch="absent")
+    await rig.restart()
+    await rig.until_state(ServerState.DEGRADED)
+    await rig.fake(patch="active")
+    flip = await rig.flip_end(first + 1)
+    assert (flip.to_mode, flip.state, flip.cause) == ("off", FlipState.CONFIRMED, FlipCause.BOOT)
+
+
 async def test_twenty_flips_in_a_row_all_read_back(rig: Rig) -> None:
     rig.script(running=4)
     await rig.up()

@@ -198,6 +198,17 @@ async def test_schedulers_that_hang_while_nothing_runs_are_noticed(rig: Rig, mon
     await rig.until_state(ServerState.READY, timeout=60.0)
 
 
+async def test_death_of_one_process_is_named_at_once_and_in_the_end(rig: Rig) -> None:
+    """SGLang hangs on for a while after a child's death, and its parent then kills itself with SIGKILL."""
+    await rig.up()
+    await rig.fake(says="Subprocess detokenizer (pid=77) crashed with exit code -9. Triggering SIGQUIT for cleanup...")
+    await rig.until_state(ServerState.DEGRADED)
+    assert rig.info.reason == "broken: detokenizer (pid 77) was killed by signal 9 (out of memory?)"
+    os.kill(rig.pid, signal.SIGKILL)
+    await rig.until_state(ServerState.FAILED)
+    assert rig.info.reason == "detokenizer (pid 77) was killed by signal 9 (out of memory?)"
+
+
 async def test_run_folder_that_was_removed_does_not_hide_the_end(rig: Rig) -> None:
     await rig.up()
     shutil.rmtree(rig.supervisor.current.folder)

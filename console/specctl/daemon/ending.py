@@ -12,7 +12,7 @@ from specctl.core.states import ServerState
 from specctl.daemon import messages as m
 from specctl.daemon.run import Run
 from specctl.daemon.starting import Starting
-from specctl.daemon.steps import explain_exit
+from specctl.daemon.steps import explain_death, explain_exit
 from specctl.daemon.stopper import Stopper
 
 
@@ -67,7 +67,9 @@ class Ending(Starting):
                 run.stopper.hurry(drain_s)
         elif run.stopper is None:
             wanted = run.settings.drain_s if drain_s is None else drain_s
-            self._stop_processes(run, drain_s=wanted if state.is_serving else 0.0, reason=None)
+            # An adopted server serves before this daemon has heard of it.
+            serves = state.is_serving or (run.adopted and run.record.ready_at is not None)
+            self._stop_processes(run, drain_s=wanted if serves else 0.0, reason=None)
 
     def _stop_processes(self, run: Run, *, drain_s: float, reason: str | None) -> None:
         assert run.members is not None
@@ -103,7 +105,7 @@ class Ending(Starting):
         assert run.members is not None
         run.exited, run.exit_code = True, run.child.exit_code()
         if run.log is not None and self.info.state is ServerState.STARTING:
-            self._log_lines(run, m.LogLines(run.number, run.log.refresh()))
+            self._log_lines(run, m.LogLines(run.number, run.log.follow()))
         if run.stopper is not None:
             return
         # Nobody asked for it. What it left behind goes first: an exit is not an end while descendants live.
@@ -165,8 +167,11 @@ class Ending(Starting):
 
 
 def _exit_text(run: Run) -> str:
-    code = run.exit_code
-    if code is None:
+    code, lines = run.exit_code, run.last_lines(200)
+    who = run.died or explain_death(lines)
+    if who is not None:
+        how = who
+    elif code is None:
         how = "ended (its exit code is not known: it was adopted)"
     elif code < 0:
         how = f"killed by signal {-code}" + (" (out of memory?)" if code == -9 else "")
@@ -174,7 +179,7 @@ def _exit_text(run: Run) -> str:
         how = f"exited with code {code}"
     if not run.was_ready:
         how += f" while {run.steps.current}"
-    why = explain_exit(run.last_lines(200))
+    why = explain_exit(lines)
     return f"{how}: {why}" if why else how
 
 

@@ -12,12 +12,14 @@ SILENT_AT_LEAST_S = 15.0  # three polls of /server_info: fewer say nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """frozen_for: seconds that requests run and no counter moves. metrics_age: seconds since the last good page.
+    """died: which process of the server is dead, and how. frozen_for: seconds that requests run and no counter moves.
 
-    silent_for: seconds without a sign of the schedulers, neither an answer nor a counter that moved. It finds those
-    that hang while nothing runs: what they are sent then is counted nowhere.
+    metrics_age: seconds since the last good page. silent_for: seconds without a sign of the schedulers, neither an
+    answer nor a counter that moved. It finds those that hang while nothing runs: what they are sent then is counted
+    nowhere.
     """
 
+    died: str | None = None
     patch: PatchStatus = PatchStatus.UNKNOWN
     patch_reason: str | None = None
     patch_expected: bool = True
@@ -30,6 +32,8 @@ class Health:
 
     def problem(self) -> tuple[str, str | None] | None:
         """(reason, remedy) of the worst thing that is wrong, or None."""
+        if self.died is not None:
+            return f"broken: {self.died}", "It ends by itself; `specctl restart` does not wait for that"
         if self.frozen_for >= self.wedged_after_s:
             return (
                 f"wedged: requests run but no counter has moved for {self.frozen_for:.0f} s",

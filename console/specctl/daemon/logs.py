@@ -54,6 +54,7 @@ class RunLog:
         self.finished = False
         self._fd = -1
         self._old: list[Segment] = []
+        self._told, self._told_next = (0, 0), 0  # how far `follow` has come: (segment's first line, bytes), line
         self._open()
 
     def _open(self) -> None:
@@ -97,24 +98,28 @@ class RunLog:
             return False
         return os.fstat(self._fd).st_nlink == 0
 
-    def refresh(self) -> list[tuple[int, str]]:
-        """Indexes what was written since the last call and returns it as (number, line), the newest MAX_LINES.
-
-        An unfinished last line (a progress bar) comes each time it grew, under the same number.
-        """
+    def refresh(self) -> None:
+        """Indexes what was written meanwhile. For any reader, as often as it likes."""
         if self._fd < 0:
             with suppress(FileNotFoundError):
                 self._fd = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
             if self._fd < 0:
-                return []
-        before, size_before = self._live.first + self._live.lines, self._live.size
+                return
         if os.fstat(self._fd).st_size < self._live.size:  # cut by somebody else: count on from here
             self._live = Segment(self.path, self._live.end)
-            before, size_before = self._live.first, 0
         _index(self._live, self._fd)
-        if self._live.size == size_before:
+
+    def follow(self) -> list[tuple[int, str]]:
+        """What was written since the last call as (number, line), the newest MAX_LINES. For one follower alone.
+
+        An unfinished last line (a progress bar) comes each time it grew, under the same number.
+        """
+        self.refresh()
+        if self._told == (self._live.first, self._live.size) or not self._live.size:
             return []
-        start = max(before, self._live.end - MAX_LINES)
+        start = max(self._told_next, self._live.first, self._live.end - MAX_LINES)
+        self._told = (self._live.first, self._live.size)
+        self._told_next = self._live.first + self._live.lines
         return list(self._read(self._live, start))
 
     def rotate_if_large(self) -> bool:

@@ -99,6 +99,13 @@ class Polled(Report):
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessDied(Report):
+    """The serving server says in its log that one of its processes has died. `who`: which, and how."""
+
+    who: str
+
+
+@dataclass(frozen=True, slots=True)
 class InfoPolled(Report):
     """`answered`: whether /server_info had any answer, be it a refusal."""
 

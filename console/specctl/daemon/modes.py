@@ -103,14 +103,21 @@ class ModeControl:
             self._last = replace(last, state=FlipState.UNCONFIRMED, refusal="the daemon ended while it watched")
             self._announce(self._last, run)
 
-    def apply_again(self, run: Run) -> None:
-        """After a restart the engine is in its boot mode; the operator's choice is sent again."""
-        if self._wanted is None or not run.settings.modes or run.patch is not PatchStatus.ACTIVE:
-            return
+    def apply_again(self, run: Run) -> bool:
+        """After a restart the engine is in its boot mode; the operator's choice is sent again.
+
+        False when that has to wait: the server has not read back yet that it can be flipped.
+        """
+        if self._wanted is None or not run.settings.modes:
+            return True
+        if run.patch is not PatchStatus.ACTIVE:
+            return False
         mode, actor = self._wanted
-        if boot_mode(run.settings.modes).name != mode:
+        has_one_under_way = self._pending is not None and self._pending.to_mode == mode
+        if boot_mode(run.settings.modes).name != mode and self._mode != mode and not has_one_under_way:
             request = ModeRequest(mode=mode, reason="re-applied after restart", actor=actor)
             self._send(request, run, FlipCause.BOOT)
+        return True
 
     # -- commands ----------------------------------------------------------
 
@@ -121,7 +128,9 @@ class ModeControl:
         names = [mode.name for mode in run.settings.modes]
         if request.mode not in names:
             known = ", ".join(names) or "none"
-            raise UsageError(f"mode {request.mode!r} is not one of this profile's: {known}")
+            given = repr(request.mode)
+            shown = given if len(given) <= 60 else f"{given[:57]}..."
+            raise UsageError(f"mode {shown} is not one of this profile's: {known}")
         if why := self._unavailable(info, run):
             raise Refused(f"mode {request.mode} cannot be set: {why}", remedy="See `specctl engine check`")
         after = self._events.add(

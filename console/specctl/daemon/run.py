@@ -52,7 +52,9 @@ class Run:
     was_ready: bool = False
     adopted: bool = False
     stop_wanted: bool = False
+    needs_mode: bool = False  # the operator's mode is still to be applied to this restarted server
     ending: str | None = None
+    died: str | None = None
     ready_failures: int = 0
     metrics_error: str | None = None
     ready_since: float = 0.0

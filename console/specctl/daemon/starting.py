@@ -138,9 +138,17 @@ class Starting(StateOwner):
         if report.message:
             self._events.add(EventKind.ALERT, report.message, run=run.number)
 
+    def _process_died(self, run: Run, report: m.ProcessDied) -> None:
+        run.died = report.who
+        if self.info.state.is_serving:
+            self._judge(run)
+
     async def _answers_ready(self, run: Run, report: m.AnswersReady) -> None:
         if self.info.state is not ServerState.STARTING:
             return
+        # A fast start is ready before the follower has looked: its last steps are still in the log.
+        if run.log is not None:
+            self._log_lines(run, m.LogLines(run.number, run.log.follow()))
         now = time.time()
         run.steps.finish(now)
         self._ever_ready = True
@@ -150,7 +158,7 @@ class Starting(StateOwner):
         self.info = replace(self.info, ready_at=run.record.ready_at, steps=run.steps.steps(now))
         self._serve_run(run, report)
         if not run.adopted:
-            self.modes.apply_again(run)
+            run.needs_mode = not self.modes.apply_again(run)
 
     def _serve_run(self, run: Run, report: m.AnswersReady) -> None:
         run.was_ready, run.ready_since = True, time.time()
@@ -187,6 +195,8 @@ class Starting(StateOwner):
             run.judge_patch(report.info)
             self._take_info(run)
             self.modes.observe_info(run)
+        if run.needs_mode and self.info.state.is_serving:
+            run.needs_mode = not self.modes.apply_again(run)
         if self.info.state.is_serving:
             self._judge(run)
 
@@ -194,6 +204,7 @@ class Starting(StateOwner):
         now = time.time()
         page_at = run.meter.page.at if run.meter.page else run.ready_since
         problem = Health(
+            died=run.died,
             patch=run.patch,
             patch_reason=run.patch_reason,
             patch_expected=bool(run.settings.modes),

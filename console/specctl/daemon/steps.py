@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from specctl.core.modes import Mode
@@ -25,6 +26,7 @@ _SHARDS = re.compile(r"shards:\s+(?P<percent>\d+)%")
 _CAPTURE_BEGIN = re.compile(r"Capture (?P<what>[\w ]+?) (?:CUDA|cuda|CPU|NPU|XPU) graph begin")
 _CAPTURE_BAR = re.compile(r"Capturing batches.*?:?\s+(?P<percent>\d+)%")
 _STATE = re.compile(r"specctl: built (?P<what>[\w-]+)")
+_CRASH = re.compile(r"Subprocess (?P<name>\w+) \(pid=(?P<pid>\d+)\) crashed with exit code (?P<code>-?\d+)")
 _ERROR = re.compile(r"^(?:\w+\.)*(?P<kind>\w*(?:Error|Exception|Interrupt|Refused))\b:? ?(?P<text>.*)")
 
 
@@ -134,6 +136,18 @@ class StartSteps:
                 )
             shown.append(step)
         return tuple(shown)
+
+
+def explain_death(lines: Iterable[str]) -> str | None:
+    """Which process of the server died first, by SGLang's own account: it ends itself with SIGKILL after that."""
+    for line in lines:
+        # The plain search first: a server may write thousands of lines a second.
+        if "Subprocess " in line and (found := _CRASH.search(line)):
+            code = int(found["code"])
+            how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
+            guess = " (out of memory?)" if code == -9 else ""
+            return f"{found['name']} (pid {found['pid']}) {how}{guess}"
+    return None
 
 
 def explain_exit(lines: list[str]) -> str | None:

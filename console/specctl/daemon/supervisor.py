@@ -97,6 +97,7 @@ _HANDLERS: dict[type[m.Report], Callable[..., Any]] = {
     m.PreflightDone: Supervisor._preflight_done,
     m.LogLines: Supervisor._log_lines,
     m.LogAlert: Supervisor._log_alert,
+    m.ProcessDied: Supervisor._process_died,
     m.Exited: Supervisor._exited,
     m.AnswersReady: Supervisor._answers_ready,
     m.NotReadyInTime: Supervisor._not_ready_in_time,

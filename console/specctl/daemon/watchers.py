@@ -18,9 +18,11 @@ from specctl.daemon.messages import (
     NotReadyInTime,
     Polled,
     PreflightDone,
+    ProcessDied,
     Report,
 )
 from specctl.daemon.run import Run
+from specctl.daemon.steps import explain_death
 from specctl.telemetry.engine import EngineClient, EngineError
 from specctl.telemetry.pages import ServerInfoPage
 
@@ -68,9 +70,11 @@ async def follow_log(run: Run, post: Post) -> None:
     assert run.log is not None
     told_deleted = False
     while True:
-        lines = run.log.refresh()
+        lines = run.log.follow()
         if lines and not run.was_ready:
             post(LogLines(run.number, lines))
+        elif lines and run.died is None and (who := explain_death(text for _, text in lines)):
+            post(ProcessDied(run.number, who))
         if run.log.rotate_if_large():
             post(LogAlert(run.number, ""))
         if run.log.is_deleted and not told_deleted:

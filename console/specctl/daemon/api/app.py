@@ -31,6 +31,7 @@ from specctl.daemon.service import Service
 
 Body = TypeVar("Body", StartRequest, StopRequest, ModeRequest, NoteRequest)
 NOTE_LIMIT = 2000
+REASON_LIMIT = 500  # every snapshot carries it
 _ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": dict[str, ErrorBody]} for status in (403, 409, 422, 500, 502, 503, 504)
 }
@@ -125,6 +126,8 @@ def _add_commands(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/mode", **options)
     async def mode(body: ModeRequest, request: Request) -> Response:
+        if len(body.reason) > REASON_LIMIT:
+            raise UsageError(f"reason: at most {REASON_LIMIT} characters, this one has {len(body.reason)}")
         return await ask(m.SetMode(_signed(body, request)))
 
     @app.post("/v1/server/start", **options)
