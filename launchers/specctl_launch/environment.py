@@ -36,6 +36,7 @@ _CPU = {
     "TOKENIZERS_PARALLELISM": "false",
     "CUDA_VISIBLE_DEVICES": "",
 }
+_COREDUMPS = "CUDA_ENABLE_USER_TRIGGERED_COREDUMP"
 _PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
@@ -45,6 +46,9 @@ def added(profile: Profile, *, run_dir: Path, run_marker: str, inherited: Mappin
     own = dict(profile.server.env)
     env = {"PYTHONUNBUFFERED": "1", **(_cpu(profile) if cpu else {})}
     env |= _direct(inherited)
+    if cpu or own.get(_COREDUMPS, inherited.get(_COREDUMPS)) != "1":
+        # After the death of one process SGLang waits a minute for core dumps that nobody has switched on.
+        env["SGLANG_CUDA_COREDUMP_BEFORE_CRASH"] = "0"
     env |= own
     env |= {
         "PYTHONPATH": _python_path(run_dir / "overlay", cpu=cpu, own=own.get("PYTHONPATH", "")),

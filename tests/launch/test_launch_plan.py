@@ -54,6 +54,7 @@ def test_the_demo_plan(home: Paths):
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "CUDA_VISIBLE_DEVICES": "",
+        "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
         "PYTHONPATH": f"{run}/overlay:{run}/overlay/specctl_engine/cpu/site",
         "PROMETHEUS_MULTIPROC_DIR": f"{run}/metrics",
         "SPECCTL_MODES": '[{"name":"tree","num_steps":2,"topk":4,"num_draft_tokens":16},'
@@ -125,6 +126,13 @@ def test_environment_of_the_engine(planner):
     assert (env["PYTHONPATH"], env["PROMETHEUS_MULTIPROC_DIR"]) == (str(plan.overlay_dir), str(plan.metrics_dir))
     gone = {"PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "SGLANG_SPEC_SKIP_ZERO_STEP_DRAFT_EXTEND", "SPECCTL_CPU"}
     assert not gone & env.keys()
+    assert env["SGLANG_CUDA_COREDUMP_BEFORE_CRASH"] == "0"
+
+
+def test_core_dumps_that_were_switched_on_are_waited_for(planner):
+    inherited = {"CUDA_ENABLE_USER_TRIGGERED_COREDUMP": "1"}
+    plan = planner(inherited=inherited, engine__kind="cuda")
+    assert "SGLANG_CUDA_COREDUMP_BEFORE_CRASH" not in plan.environment(inherited)
 
 
 def test_the_profiles_python_path_comes_after_ours(planner):
