@@ -101,6 +101,8 @@ async def flips_while_streaming(url: str, texts: list[str]) -> tuple[list[dict[s
         for index in range(STREAMS):
             group.create_task(worker(client, texts[index::STREAMS]))
         await started.wait()
+        # The daemon looks once a second; a flip that it takes for one of an idle server would carry no latency.
+        await asyncio.sleep(2.0)
         flips = []
         for mode in FLIPS:
             flips.append(await flip(mode))

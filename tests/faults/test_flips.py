@@ -42,6 +42,8 @@ async def test_idle_server_acknowledges_and_confirms_when_work_comes(rig: Rig) -
     flip = await rig.flip_end(accepted.epoch)
     assert flip.state is FlipState.CONFIRMED
     assert [e.flip.state for e in rig.flips(accepted.epoch)] == ["requested", "acknowledged", "confirmed"]
+    assert (flip.latency_ms, flip.engine_ms) == (None, None), "the wait for work is no latency of the flip"
+    assert "with the first round after idling" in rig.flips(accepted.epoch)[-1].message
 
 
 async def test_refusal_comes_with_the_engines_reason(rig: Rig) -> None:

@@ -82,6 +82,7 @@ class Flip:
     """One change of mode. `latency_ms`: daemon received the command -> every rank read back in the new mode.
 
     `engine_ms`: rank 0 received the command -> it launched the first round in the new mode (engine clock).
+    Both are None for a flip that an idle server held until work came.
     """
 
     epoch: int

@@ -81,6 +81,7 @@ class FlipWatcher:
         self._engine, self._command, self._report, self._is_busy = engine, command, report, is_busy
         self._sent = False
         self._acknowledged = False
+        self._waited_for_work = False
         self._refused_without_reason = False
         self._last_error = ""
         self._ranks = (0, 0)
@@ -101,6 +102,7 @@ class FlipWatcher:
             if spent > self._command.timeout_s:
                 self._give_up()
                 return
+            self._waited_for_work |= self._acknowledged and not self._is_busy()
             await asyncio.sleep(self._pause(now - self._command.received, now - looked))
 
     def _pause(self, elapsed: float, look_s: float) -> float:
@@ -158,19 +160,25 @@ class FlipWatcher:
             return None
 
     async def _confirm(self) -> bool:
-        """Every rank has read back in the mode, now. The groups' own account must not contradict it."""
+        """Every rank has read back in the mode, now. The groups' own account must not contradict it.
+
+        A flip that waited for work has no latency: it would be that of the next request.
+        """
         confirmed_at = time.time()
-        latency_ms = round((time.monotonic() - self._command.received) * 1000.0, 1)
+        latency_ms = None
+        if not self._waited_for_work:
+            latency_ms = round((time.monotonic() - self._command.received) * 1000.0, 1)
         info = None
         with suppress(EngineError):
             info = await self._engine.server_info()
         if info is not None and not all(is_live(group, self._command) for group in info.groups):
             return False
+        engine_ms = info.groups[0].engine_ms if info is not None and info.groups else None
         self._report(
             self._progress(
                 confirmed_at=confirmed_at,
                 latency_ms=latency_ms,
-                engine_ms=info.groups[0].engine_ms if info is not None and info.groups else None,
+                engine_ms=None if self._waited_for_work else engine_ms,
                 info=info,
             )
         )

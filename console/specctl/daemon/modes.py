@@ -254,4 +254,6 @@ def _text(flip: Flip) -> str:
     text = f"flip {flip.epoch} {flip.from_mode or '?'} -> {flip.to_mode} {flip.state.value}"
     if flip.latency_ms is not None:
         text += f" in {flip.latency_ms:.0f} ms"
+    elif flip.state is FlipState.CONFIRMED:
+        text += " with the first round after idling"
     return f"{text}: {flip.refusal}" if flip.refusal else text

@@ -32,7 +32,7 @@ def mode(
         if json:
             data_json(flip)
         elif flip.state.is_final:
-            latency = "unknown time" if flip.latency_ms is None else f"{flip.latency_ms:,.0f} ms"
+            latency = "with the first round after idling" if flip.latency_ms is None else f"{flip.latency_ms:,.0f} ms"
             data(f"{clean(flip.to_mode)} {flip.state}, epoch {flip.epoch}, {latency}")
         else:
             data(f"{clean(flip.to_mode)} {flip.state}, epoch {flip.epoch}")
