@@ -174,6 +174,16 @@ class Flipper:
         report: dict[str, Any] = states[0]["specctl"]
         return report
 
+    def ranks(self) -> dict[str, str]:
+        """Live mode and epoch of every rank, from the metrics page: the read-back has one entry a data-parallel group."""
+        page = call("GET", "/metrics")
+        epochs = re.findall(r'^specctl_active_epoch\{[^}]*tp_rank="(\d+)"[^}]*\} (\S+)', page, re.MULTILINE)
+        modes = re.findall(
+            r'^specctl_active_mode\{[^}]*mode="([^"]+)"[^}]*tp_rank="(\d+)"[^}]*\} 1\.0', page, re.MULTILINE
+        )
+        live = {rank: mode for mode, rank in modes}
+        return {rank: f"{live.get(rank, '?')} at epoch {float(epoch):.0f}" for rank, epoch in epochs}
+
     def command(self, mode: str) -> int:
         self.epoch += 1
         body = {"specctl_mode": MODES.index(mode), "specctl_epoch": self.epoch, "specctl_cause": 0}
@@ -225,6 +235,7 @@ def flips_under_load(flipper: Flipper, flips: int, streams: int, seconds: float)
     stop.set()
     for thread in threads:
         thread.join(60)
+    flipper.settle(mode)
     after = flipper.report()
     call("POST", "/flush_cache")
     time.sleep(1.5)
@@ -238,6 +249,7 @@ def flips_under_load(flipper: Flipper, flips: int, streams: int, seconds: float)
         "engine_ms": quantiles(engine_ms),
         "read_back_ms": quantiles(readback_ms),
         "used_tokens_after": used,
+        "ranks_after": flipper.ranks(),
         "seconds": round(time.monotonic() - began, 1),
         "by_mode": after["by_mode"],
     }
