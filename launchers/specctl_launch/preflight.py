@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from specctl.config.profile import Engine
 from specctl.core.errors import Refused
 from specctl_launch import environment, rules
 from specctl_launch.argv import ALWAYS, OWNED, attention_backend, flags_of, graph_max_bs, means
@@ -92,10 +93,10 @@ def check_engine(plan: LaunchPlan, environ: Mapping[str, str]) -> Iterator[Check
         return
     found = versions(plan.python, plan.environment(environ))
     if isinstance(found, str):
-        yield fail("engine", found, _engine_remedy(engine.kind))
+        yield fail("engine", found, _engine_remedy(engine))
     elif found.sglang is None or found.torch is None:
         missing = "SGLang" if found.sglang is None else "torch"
-        yield fail("engine", f"{missing} is not installed for {plan.python}", _engine_remedy(engine.kind))
+        yield fail("engine", f"{missing} is not installed for {plan.python}", _engine_remedy(engine))
     elif _release(found.sglang) < SGLANG_FLOOR:
         floor = ".".join(map(str, SGLANG_FLOOR))
         yield fail("engine", f"SGLang {found.sglang} cannot flip, {floor} is the oldest that can", "Upgrade SGLang")
@@ -159,8 +160,8 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def _engine_remedy(kind: str) -> str:
-    if kind == "cpu":
+def _engine_remedy(engine: Engine) -> str:
+    if engine.kind == "cpu" and not engine.python:
         return "Run `specctl engine install --cpu`"
     return "Set engine.python to the interpreter of an environment that has SGLang"
 

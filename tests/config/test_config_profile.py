@@ -194,6 +194,12 @@ def test_a_path_that_does_not_exist(path: str, home: Paths):
         load_profile(path, {}, home)
 
 
+def test_a_folder_is_told_from_a_missing_file(home: Paths, tmp_path: Path):
+    with pytest.raises(InvalidProfile, match="is a folder") as caught:
+        load_profile(f"{tmp_path}/", {}, home)
+    assert caught.value.remedy == "Name the TOML file in it"
+
+
 def test_listing_shows_a_broken_profile_with_its_problem(home: Paths):
     write(home, "port 80", "broken")
     entries = {entry.name: entry for entry in list_profiles(home)}

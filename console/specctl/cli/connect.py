@@ -19,11 +19,11 @@ def connect(socket: str | None) -> Client:
 
 
 def actor() -> str:
-    """The operator's name for the audit trail, as the shell tells it."""
+    """The operator's name for the audit trail, as the shell tells it; "" = whoever the socket's peer is."""
     for variable in ("SUDO_USER", "LOGNAME", "USER"):
         if name := os.environ.get(variable):
             return name
-    return f"uid {os.getuid()}"
+    return ""
 
 
 def profile_reference(profile: str) -> str:

@@ -62,6 +62,8 @@ def find_profile(name_or_path: str, paths: Paths) -> Path:
     """The file of a profile. A word without a slash and without .toml is a name, anything else a path."""
     if not _NAME.fullmatch(name_or_path) or name_or_path.endswith(_SUFFIX):
         path = Path(name_or_path).expanduser()
+        if path.is_dir():
+            raise InvalidProfile(f"profile {name_or_path!r} is a folder", remedy="Name the TOML file in it")
         if not path.is_file():
             raise InvalidProfile(
                 f"profile file {name_or_path!r} does not exist",
