@@ -81,6 +81,13 @@ class RealServer:
         answer: dict[str, Any] = reply.json()
         return answer
 
+    def generate_ids(self, ids: list[int], tokens: int) -> dict[str, Any]:
+        """One greedy request of token ids; SGLang's whole answer."""
+        options = {"temperature": 0, "max_new_tokens": tokens, "ignore_eos": True}
+        reply = self._http.post("/generate", json={"input_ids": ids, "sampling_params": options}).raise_for_status()
+        answer: dict[str, Any] = reply.json()
+        return answer
+
     def used_tokens(self) -> int:
         loads = self._http.get("/v1/loads", params={"include": "all"}).json()["loads"]
         return sum(int(row["num_used_tokens"]) for row in loads)

@@ -139,8 +139,25 @@ def test_acceptance_right_after_off_is_the_steady_one(server: RealServer) -> Non
         return float((after["committed_tokens"] - before["committed_tokens"]) / rounds)
 
     steady, flipped = acceptance(flipping=False), acceptance(flipping=True)
-    # Skipping the draft's catch-up gives 1.00 in the first round back and below 0.9 of the steady value here.
+    # With the draft's catch-up left out this is 0.91 of the steady value on the CPU engine.
     assert flipped > 0.95 * steady, (steady, flipped)
+
+
+def test_the_prefix_cache_keeps_no_position_that_the_draft_has_yet_to_write(server: RealServer) -> None:
+    prompt, tokens = list(range(100, 140)), 41
+
+    def kept(mode: str) -> int:
+        """How many of the 40 decoded positions a second turn finds in the prefix cache."""
+        settle(server, mode)
+        server.flush_cache()
+        first = server.generate_ids(prompt, tokens)
+        second = server.generate_ids([*prompt, *first["output_ids"]], 1)
+        return int(second["meta_info"]["cached_tokens"]) - len(prompt)
+
+    # EAGLE's cache keys are pairs of tokens, so the last position never matches.
+    assert kept("tree") == 39
+    # 3 rounds of `settle` and 40 of the request: the queue of 16 was written twice, 11 positions were waiting.
+    assert kept("off") == 39 - 11
 
 
 def test_a_flip_of_an_idle_server_waits_for_its_next_round(server: RealServer) -> None:
